@@ -1,0 +1,121 @@
+#!/usr/bin/python3
+"""Runs a command on a node of its own: private mount and pid namespaces, private /usr, /etc, /run and /dev.
+
+    enter.py --build BUILD [--keep] -- COMMAND...
+
+Everything lives and dies with one process: when it ends, by itself, by Ctrl-C or by a kill, the kernel ends every process
+of the node and drops every mount; what the kernel does not remove (control groups, the work directory) is removed here.
+"""
+import argparse
+import ctypes
+import os
+import pathlib
+import secrets
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = pathlib.Path(__file__).resolve().parent
+PR_SET_PDEATHSIG = 1
+
+
+def die_with_parent():
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def remove_cgroups(name):
+    """Removes the node's control groups; their last processes may still be on their way out."""
+    roots = [pathlib.Path("/sys/fs/cgroup"), *pathlib.Path("/sys/fs/cgroup").glob("*")]
+    deadline = time.monotonic() + 20
+    for top in (root / name for root in roots):
+        while top.is_dir() and time.monotonic() < deadline:
+            for directory, _, _ in os.walk(top, topdown=False):
+                try:
+                    os.rmdir(directory)
+                except OSError:
+                    pass
+            if top.is_dir():
+                time.sleep(0.02)
+        if top.is_dir():
+            print(f"rig: control group '{top}' could not be removed: it still has processes", file=sys.stderr)
+
+
+class Rig:
+    """One node: its work directory, its control group and the process everything hangs on."""
+
+    def __init__(self, build, command):
+        self.work = pathlib.Path(tempfile.mkdtemp(prefix="vgpu-rig-", dir="/var/tmp"))
+        self.cgroup = "vgpu-rig-" + secrets.token_hex(4)
+        environment = dict(os.environ, VGPU_BUILD=str(pathlib.Path(build).resolve()),
+                           VGPU_RIG_WORK=str(self.work), VGPU_RIG_CGROUP="/" + self.cgroup,
+                           PYTHONDONTWRITEBYTECODE="1")
+        self.process = subprocess.Popen(
+            ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc",
+             "/usr/bin/python3", str(HERE / "init.py"), *command],
+            env=environment, start_new_session=True, preexec_fn=die_with_parent,
+            pass_fds=[int(environment["VGPU_RIG_STATUS_FD"])] if "VGPU_RIG_STATUS_FD" in environment else [])
+
+    def wait(self):
+        return self.process.wait()
+
+    def end(self):
+        self.process.kill()
+        self.process.wait()
+        remove_cgroups(self.cgroup)
+        shutil.rmtree(self.work, ignore_errors=True)
+
+
+def run(rig):
+    """Waits for the rig to end; leaves nothing, however it ends. Returns the exit status."""
+    def on_signal(number, _):
+        raise SystemExit(128 + number)
+
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, on_signal)
+    try:
+        return rig.wait()
+    finally:
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, signal.SIG_IGN)
+        rig.end()
+
+
+def run_in_background(build, command):
+    """The rig outlives this process. Returns once the command in it has written its exit status to VGPU_RIG_STATUS_FD."""
+    reader, writer = os.pipe()
+    keeper = os.fork()
+    if keeper == 0:
+        os.close(reader)
+        os.setsid()
+        os.environ.update(VGPU_RIG_STATUS_FD=str(writer), VGPU_RIG_KEEPER=str(os.getpid()))
+        rig = Rig(build, command)
+        os.close(writer)  # the command holds it: its end without a word ends the wait below
+        os._exit(run(rig))
+    os.close(writer)
+    try:
+        said = os.read(reader, 16)
+    except KeyboardInterrupt:
+        os.kill(keeper, signal.SIGTERM)
+        os.waitpid(keeper, 0)
+        return 130
+    return int(said) if said else 1
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--build", required=True, help="build directory of the product")
+    parser.add_argument("--keep", action="store_true", help="leave the node running")
+    parser.add_argument("command", nargs="+")
+    options = parser.parse_args()
+    if os.geteuid() != 0:
+        sys.exit("rig: a node needs mounts and namespaces; run this as root")
+    if not options.keep:
+        return run(Rig(options.build, options.command))
+    return run_in_background(options.build, options.command)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
