@@ -17,6 +17,7 @@
 
 #include "common/base/text.h"
 #include "common/oci/substitution.h"
+#include "common/oci/substitution_privileges.h"
 
 namespace vgpu::oci {
 namespace {
@@ -142,7 +143,9 @@ Status substitute_entering(Target target, const ContainerState& state, const Sta
                             const StandIns& stand_ins) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   ::prctl(PR_SET_DUMPABLE, 0);
-  const Status status = substitute_entering(std::move(target), state, stand_ins);
+  Status status = keep_capabilities(kSubstitutionCapabilities);
+  if (status)
+    status = substitute_entering(std::move(target), state, stand_ins);
   std::string text(1, status ? '\0' : static_cast<char>(1 + static_cast<int>(status.error().code)));
   if (!status)
     text += status.error().message.substr(0, kMaxReport - 1);
