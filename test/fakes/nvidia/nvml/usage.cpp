@@ -115,10 +115,13 @@ nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device, nvmlUtilization_
   uint64_t now = vgpu::sim::now_ns();
   uint64_t period = now - card.utilization_at;
   if (period >= vgpu::sim::kSampleNs) {
-    uint64_t busy = card.busy_ns - card.utilization_busy_ns;
-    card.utilization = static_cast<uint32_t>(std::min<uint64_t>(100, busy * 100 / period));
+    uint64_t queued = card.busy_until > now ? card.busy_until - now : 0;
+    uint64_t done =
+        std::max(card.busy_ns - std::min(queued, card.busy_ns), card.utilization_busy_ns);
+    card.utilization = static_cast<uint32_t>(
+        std::min<uint64_t>(100, (done - card.utilization_busy_ns) * 100 / period));
     card.utilization_at = now;
-    card.utilization_busy_ns = card.busy_ns;
+    card.utilization_busy_ns = done;
   }
   utilization->gpu = card.utilization;
   utilization->memory = card.utilization / 2;

@@ -121,6 +121,7 @@ void set_defaults(Options& options) {
   options.block_bytes = 512;
   options.free_delay_ms = 300;
   options.queue_depth = 1024;
+  options.serialize = 1;
 }
 
 }  // namespace
