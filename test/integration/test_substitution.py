@@ -14,7 +14,8 @@ import uuid
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-BUILD = pathlib.Path(os.environ.get("VGPU_BUILD", ROOT / "build" / "dev"))
+BUILD = pathlib.Path(os.environ.get("VGPU_BUILD", ROOT / "build" / "dev")).resolve()
+HOOK = BUILD / "oci-hook" / "vgpu-hook"
 TOOL = BUILD / "test" / "unit" / "oci" / "vgpu-substitution-tool"
 DRIVER_VERSION = "580.159.04"
 LIBDIR = "usr/lib/x86_64-linux-gnu"
@@ -147,6 +148,8 @@ class Container:
         self.minors = "0"
         self.library_path = ""
         self.log = directory / "log"
+        self.hook_log = directory / "hook-log"
+        self.by_hook = False
         for parent in (directory, *directory.parents):
             if str(parent).startswith("/tmp/"):
                 parent.chmod(0o755)
@@ -194,6 +197,15 @@ class Container:
         if self.legacy:
             spec["hooks"] = {"prestart": [{"path": "/bin/sh", "env": ["PATH=/usr/sbin:/usr/bin:/sbin:/bin"],
                                            "args": ["sh", str(self.legacy_hook())]}]}
+        if self.by_hook:
+            status = os.stat(self.private)
+            self.hook_log.touch()
+            self.hook_log.chmod(0o666)
+            spec.setdefault("hooks", {})["createContainer"] = [{
+                "path": str(HOOK), "env": ["PATH=/usr/bin"], "timeout": 20,
+                "args": ["vgpu-hook", "create-container", "--key", f"{self.id}-00000000", "--private",
+                         f"{status.st_dev}:{status.st_ino}", "--minors", self.minors, "--library-path", self.library_path,
+                         "--library-directory", str(self.limiter), "--log", str(self.hook_log)]}]
         return spec
 
     def legacy_hook(self):
@@ -207,7 +219,7 @@ class Container:
         script.write_text("\n".join(lines) + "\n")
         return script
 
-    def create(self, *arguments, environment=()):
+    def create(self, *arguments, environment=(), succeeds=True):
         (self.bundle / "config.json").write_text(json.dumps(self.spec(arguments, environment)))
         if self.user_namespace:
             run("chown", "-R", f"{MAPPED_ROOT}:{MAPPED_ROOT}", self.rootfs)
@@ -215,7 +227,7 @@ class Container:
             result = subprocess.run([*self.runtime, "create", "--bundle", str(self.bundle), "--pid-file",
                                      str(self.bundle / "pid"), self.id], stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                                     preexec_fn=shared_namespace)
-        assert result.returncode == 0, self.log.read_text()
+        assert (result.returncode == 0) == succeeds, self.log.read_text()
         return self
 
     def substitute(self):
@@ -374,3 +386,54 @@ def test_the_driver_as_a_directory_mount_is_found(container, runtime):
     result = one.substitute()
     assert result.returncode == 0, result.stderr
     assert one.start() == [f"load /opt/driver/lib64/libcuda.so.{DRIVER_VERSION}: 1000 4711"]
+
+
+@pytest.mark.parametrize("user_namespace", [False, True], ids=["host-root", "user-namespace"])
+@pytest.mark.parametrize("legacy", [False, True], ids=["spec-mounts", "legacy-mounts"])
+def test_the_hook_does_the_same_for_run(container, runtime, user_namespace, legacy):
+    one = container(runtime, user_namespace=user_namespace, legacy=legacy)
+    one.by_hook = True
+    one.create("load", "libcuda.so.1", "load", one.public(), "load", "libnvidia-ml.so.1", "mounts", "libcuda.so")
+    lines = one.start()
+    assert "load libcuda.so.1: 1000 4711" in lines, lines
+    assert f"load {one.public()}: 1000 4711" in lines
+    assert "load libnvidia-ml.so.1: 1000 4712" in lines
+    for mount in (line.split() for line in lines if line.startswith("mount ")):
+        assert {"ro", "nosuid", "nodev"} <= set(mount[6].split(",")), mount
+        assert mount[7] == "-", mount
+
+
+def test_a_failing_hook_says_why_where_the_runtime_does_not(container, runtime):
+    one = container(runtime)
+    one.by_hook = True
+    one.minors = "7"
+    one.create("load", "libcuda.so.1", succeeds=False)
+    message = json.loads(one.hook_log.read_text())
+    assert message["level"] == "error"
+    assert "is not of the pod's allocation" in message["msg"]
+
+
+def test_poststop_removes_state_and_directory_and_follows_no_link(tmp_path, libraries):
+    run_directory, outside = tmp_path / "run", tmp_path / "outside"
+    key = "abc-0123abcd"
+    private = run_directory / "containers" / key
+    (private / "driver").mkdir(parents=True)
+    (private / "driver" / "cuda.0").touch()
+    (run_directory / "state").mkdir()
+    (run_directory / "state" / key).write_text("{}")
+    outside.mkdir()
+    (outside / "kept").touch()
+    (private / "link").symlink_to(outside)
+    for _ in range(2):
+        run(HOOK, "poststop", "--key", key, "--run-directory", run_directory, stdin=subprocess.DEVNULL)
+        assert not private.exists()
+        assert not (run_directory / "state" / key).exists()
+    assert (outside / "kept").exists()
+
+
+@pytest.mark.parametrize("key", ["../outside-0123abcd", "a/b-0123abcd", "", ".", "-0123abcd"])
+def test_poststop_takes_no_key_that_is_a_path(tmp_path, libraries, key):
+    result = subprocess.run([str(HOOK), "poststop", "--key", key, "--run-directory", str(tmp_path)], capture_output=True,
+                            text=True, stdin=subprocess.DEVNULL)
+    assert result.returncode == 1
+    assert "argument '--key'" in result.stderr
