@@ -2,6 +2,8 @@
 import pathlib
 import subprocess
 
+import grpc
+
 import cri
 import images
 from wait import wait_until
@@ -49,13 +51,16 @@ class Engine:
         self.log = work / "containerd.log"
         root = work / "containerd"
         root.mkdir()
-        config = work / "containerd.toml"
+        config = self._config = work / "containerd.toml"
         text = _CONFIG.format(root=root, socket=SOCKET, pause=images.REPOSITORY + "pause:1")
         for name, binary in handlers.items():
             text += _HANDLER.format(name=name, binary=binary, root=RUNTIME_ROOT)
         config.write_text(text)
-        with self.log.open("w") as log:
-            self._process = subprocess.Popen(["containerd", "--config", str(config)],
+        self._launch()
+
+    def _launch(self):
+        with self.log.open("a") as log:
+            self._process = subprocess.Popen(["containerd", "--config", str(self._config)],
                                              stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         self.cri = cri.Client(SOCKET)
         self.version = self.cri.Version(version="v1").runtime_version
@@ -66,7 +71,22 @@ class Engine:
             image = {"image": f"{images.REPOSITORY}{archive.stem}:1"}
             wait_until(lambda image=image: self.cri.ImageStatus(image=image).image.id, f"image {image['image']}")
 
+    def restart(self):
+        self.stop()
+        self._launch()
+
     def stop(self):
         self.cri.close()
         self._process.terminate()
         self._process.wait()
+
+
+def stored_spec(container_id):
+    """The exact bytes containerd keeps as a container's spec and writes as its config.json."""
+    call = grpc.insecure_channel(f"unix://{SOCKET}").unary_unary(
+        "/containerd.services.containers.v1.Containers/Get",
+        request_serializer=cri.messages().StoredContainerRequest.SerializeToString,
+        response_deserializer=cri.messages().StoredContainerResponse.FromString)
+    answer = call(cri.messages().StoredContainerRequest(id=container_id),
+                  metadata=[("containerd-namespace", "k8s.io")])
+    return answer.container.spec.value

@@ -84,7 +84,7 @@ def _archive(path, name, layer, config):
 
 
 PATH = "PATH=/usr/bin:/bin"
-HOSTILE = [PATH, "LD_PRELOAD=/image/evil.so", "LD_LIBRARY_PATH=/image", "NVIDIA_VISIBLE_DEVICES=all",
+HOSTILE = [PATH, "LD_PRELOAD=image/evil.so", "LD_LIBRARY_PATH=/image", "NVIDIA_VISIBLE_DEVICES=all",
            "NVIDIA_DRIVER_CAPABILITIES=all"]
 
 
@@ -94,20 +94,23 @@ def client_programs(build):
                   if path.is_file() and os.access(path, os.X_OK))
 
 
+def full_layer(build):
+    """A root file system with glibc, the clients, and the hostile image's library."""
+    layer = Layer()
+    _busybox(layer)
+    _glibc(layer, client_programs(build))
+    layer.directory("image")
+    layer.file("image/evil.so", (build / "test" / "rig" / "evil.so").read_bytes(), 0o755)
+    return layer.done()
+
+
 def make(directory, build):
     """Writes the images 'pause', 'busybox', 'glibc' and 'hostile'; returns their archives."""
     directory.mkdir(parents=True, exist_ok=True)
     bare = Layer()
     _busybox(bare)
     bare = bare.done()
-    full = Layer()
-    _busybox(full)
-    _glibc(full, client_programs(build))
-    evil = build / "test" / "programs" / "evil.so"
-    full.directory("image")
-    if evil.is_file():
-        full.file("image/evil.so", evil.read_bytes(), 0o755)
-    full = full.done()
+    full = full_layer(build)
     sleep = ["/bin/sleep", "2147483647"]
     return [
         _archive(directory / "pause.tar", "pause", bare, {"Env": [PATH], "Entrypoint": sleep}),
@@ -121,3 +124,8 @@ def load(archives, socket):
     for archive in archives:
         subprocess.run(["ctr", "--address", socket, "--namespace", "k8s.io", "images", "import", str(archive)],
                        check=True, stdout=subprocess.DEVNULL)
+
+
+def evil_mark():
+    """Where the hostile image's library leaves its mark when something runs it outside of a container."""
+    return pathlib.Path("/run/evil-was-here")

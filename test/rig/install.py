@@ -54,6 +54,7 @@ def nvidia_config(gpus, mode, runtime):
     """`mode`: legacy, cdi, jit-cdi or auto; `runtime`: the low-level runtime, absolute. `gpus`: [{uuid, minor}]."""
     NVIDIA_CONFIG.mkdir(parents=True, exist_ok=True)
     (NVIDIA_CONFIG / "config.toml").write_text(
+        "accept-nvidia-visible-devices-as-volume-mounts = true\n"
         f'[nvidia-container-runtime]\nmode = "{mode}"\nruntimes = ["{runtime}"]\n')
     lines = [f'log = "{NVIDIA_LOG}"', f'library_directory = "{LIBRARIES}"', f'driver_version = "{DRIVER_VERSION}"',
              f'extra_files = ["{SIMULATOR}"]']

@@ -25,10 +25,13 @@ from wait import wait_until
 
 NODE_NAME = "rig-node"
 RUN = pathlib.Path("/run/vgpu")
+CONFIG = pathlib.Path("/etc/vgpu/runtime.toml")
 RUNTIMES = ("runc", "crun")
 PLAIN = "plain-"  # + low-level runtime: containerd starts it without the product
 NVIDIA = "nvidia"  # containerd starts NVIDIA's runtime without the product
 VGPU = "vgpu"
+# The negative control: no product on the node; its handler is NVIDIA's runtime, its pods get whole cards.
+AGAINST_NONE = os.environ.get("VGPU_AGAINST") == "none"
 BUILD = pathlib.Path(os.environ.get("VGPU_BUILD", "build/dev"))
 EXITED = 2
 
@@ -89,8 +92,8 @@ class Container:
 
 
 class Pod:
-    def __init__(self, node, name, annotations, uid, handler):
-        self.node, self.name, self.uid = node, name, uid
+    def __init__(self, node, name, uid, annotations, allocated, handler):
+        self.node, self.name, self.uid, self.allocated = node, name, uid, allocated
         self.annotations = annotations
         self.logs = node.work / "logs" / uid
         self.logs.mkdir(parents=True)
@@ -107,6 +110,9 @@ class Pod:
 
     def create(self, name="main", image="glibc", command=(), env=None, annotations=None, mounts=(), privileged=False,
                user=None, capabilities=(), readonly=False):
+        if AGAINST_NONE and name in self.allocated:
+            whole = ",".join(card["uuid"] for card in self.allocated[name]["gpus"])
+            env = {"NVIDIA_VISIBLE_DEVICES": whole, **(env or {})}
         attempt = self.attempts.get(name, -1) + 1
         self.attempts[name] = attempt
         security = {"namespace_options": {"network": 2, "pid": 1}, "privileged": privileged,
@@ -140,29 +146,33 @@ class Node:
         self.cgroup = os.environ["VGPU_RIG_CGROUP"]
         self.signer = allocation.Signer()
         self.pods = []
+        self.build = BUILD
         self.runtime = self.mode = None
         self.simulator = simulator.Simulator(self.work)
         self.cards = [card["uuid"] for card in self.simulator.cards]
         install.driver(BUILD)
         install.nvidia_runtime(BUILD)
         self.simulator.start()
-        if "none" != os.environ.get("VGPU_AGAINST"):
+        if not AGAINST_NONE:
             install.product(BUILD)
         self.signer.trust()
-        self.use("runc", "legacy")
         handlers = {VGPU: "/usr/bin/vgpu-runtime", NVIDIA: "/usr/bin/nvidia-container-runtime"}
         handlers.update({PLAIN + runtime: shutil.which(runtime) for runtime in RUNTIMES if shutil.which(runtime)})
-        self.handler = VGPU
-        if os.environ.get("VGPU_AGAINST") == "none":
+        if AGAINST_NONE:
             handlers[VGPU] = handlers[NVIDIA]
+        self.use("runc", "legacy")
         self.engine = engine.Engine(self.work, handlers)
         self.engine.load(images.make(self.work / "images", BUILD))
 
     def use(self, runtime, mode):
         """Changes the low-level runtime and the mode of NVIDIA's runtime for containers created from now on."""
+        if AGAINST_NONE:
+            mode = "auto"
         self.runtime, self.mode = runtime, mode
         path = shutil.which(runtime)
         install.nvidia_config(self.simulator.cards, mode, path)
+        CONFIG.parent.mkdir(exist_ok=True)
+        CONFIG.write_text("record_wait_ms = 200\n")
         RUN.mkdir(mode=0o711, exist_ok=True)
         (RUN / "pods").mkdir(mode=0o700, exist_ok=True)
         facts = {"v": 1, "name": NODE_NAME, "runtime": path, "toolkitMode": mode,
@@ -179,7 +189,7 @@ class Node:
             annotations = {}
             if containers:
                 annotations = allocation.annotations(self.signer, self.allocation(uid, containers))
-        pod = Pod(self, name, annotations, uid, self.handler if handler is None else handler)
+        pod = Pod(self, name, uid, annotations, containers or {}, VGPU if handler is None else handler)
         self.pods.append(pod)
         return pod
 
@@ -187,6 +197,14 @@ class Node:
         """The record that the device plugin keeps of a pod."""
         _replace(RUN / "pods" / pod_uid,
                  json.dumps({"v": 1, "gen": generation, "allocation": text, "signature": signature}))
+
+    def held_bytes(self, container, card, peak=False):
+        """What the container's processes hold (or held at most) on a card, by the simulator's own ledger."""
+        label = f"mnt:{os.stat(f'/proc/{container.pid()}/ns/mnt').st_ino}"
+        for group in self.simulator.ledger()["groups"]:
+            if group["group"] == label:
+                return group["peak" if peak else "used"][card]
+        return 0
 
     def forget(self, pod):
         """What the kubelet and the device plugin do once a pod is gone."""
