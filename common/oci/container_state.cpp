@@ -123,6 +123,7 @@ Result<ContainerState> decode(const Json& json) {
   state.library_path = in.text("libraryPath");
   state.device_minors = in.minors("deviceMinors");
   state.user_namespace = in.boolean("userNamespace");
+  state.runtime = in.text("runtime");
   if (auto status = in.status(); !status)
     return fail(status.error());
   return state;
@@ -150,6 +151,7 @@ Json encode(const ContainerState& state) {
   json.set("libraryPath", Json(state.library_path));
   json.set("deviceMinors", Json(std::move(minors)));
   json.set("userNamespace", Json(state.user_namespace));
+  json.set("runtime", Json(state.runtime));
   return json;
 }
 

@@ -41,6 +41,7 @@ struct ContainerState {
   std::string library_path;                  // LD_LIBRARY_PATH of process.env (last one), or empty
   std::vector<std::uint32_t> device_minors;  // of the allocated cards: /dev/nvidia<n>
   bool user_namespace = false;               // the specification has linux.uidMappings
+  std::string runtime;  // what `create` handed over to: NVIDIA's runtime or the low-level one
   bool operator==(const ContainerState&) const = default;
 };
 
