@@ -98,7 +98,8 @@ Status Mounter::attach(int detached, const MountTarget& target) {
   TRY(const UniqueFd place, target.open(), "mount");
   if (move_mount_by_fd(detached, place.get()) != 0)
     return fail(system_error("mount on '" + target.name + "'", errno));
-  return calls_.mount_setattr ? Status{} : harden(target);
+  // Again, although the clone is: below a shared mount it became shared.
+  return harden(target);
 }
 
 Status Mounter::bind(int source, const MountTarget& target) {

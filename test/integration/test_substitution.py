@@ -6,12 +6,13 @@ import ctypes
 import json
 import os
 import pathlib
+import select
 import shutil
-import stat
 import subprocess
 import uuid
 
 import pytest
+from conftest import require
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.get("VGPU_BUILD", ROOT / "build" / "dev")).resolve()
@@ -72,12 +73,11 @@ int main(int argc, char** argv) {
 """
 
 
-def require(condition, need, reason):
-    if condition:
-        return
-    if need in os.environ.get("VGPU_REQUIRE", "").split(","):
-        pytest.fail(reason)
-    pytest.skip(reason)
+def product(*arguments):
+    """One of our programs; under the negative control one that does nothing and succeeds."""
+    if "VGPU_AGAINST" in os.environ:
+        arguments = ["true"]
+    return subprocess.run([str(a) for a in arguments], capture_output=True, text=True, stdin=subprocess.DEVNULL)
 
 
 def run(*arguments, **options):
@@ -102,8 +102,8 @@ def compile_library(path, source, value, soname, *flags):
 @pytest.fixture(scope="session")
 def libraries(tmp_path_factory):
     """The driver's directory on the host, and the limiter's."""
-    require(os.geteuid() == 0, "root", "needs root")
-    require(TOOL.exists(), "build", f"{TOOL} is not built")
+    require("root", os.geteuid() == 0, "needs root: containers and mounts")
+    require("build", TOOL.exists() and HOOK.exists(), "vgpu-substitution-tool and vgpu-hook are not built")
     top = tmp_path_factory.mktemp("host")
     for directory in [top, *top.parents]:
         if directory != pathlib.Path("/tmp") and str(directory).startswith("/tmp"):
@@ -197,7 +197,7 @@ class Container:
         if self.legacy:
             spec["hooks"] = {"prestart": [{"path": "/bin/sh", "env": ["PATH=/usr/sbin:/usr/bin:/sbin:/bin"],
                                            "args": ["sh", str(self.legacy_hook())]}]}
-        if self.by_hook:
+        if self.by_hook and "VGPU_AGAINST" not in os.environ:
             status = os.stat(self.private)
             self.hook_log.touch()
             self.hook_log.chmod(0o666)
@@ -232,9 +232,8 @@ class Container:
 
     def substitute(self):
         status = os.stat(self.private)
-        return subprocess.run([str(TOOL), (self.bundle / "pid").read_text().strip(), f"{status.st_dev}:{status.st_ino}",
-                               str(self.limiter), f"/vgpu-test/{self.id}", self.minors, self.library_path],
-                              capture_output=True, text=True)
+        return product(TOOL, (self.bundle / "pid").read_text().strip(), f"{status.st_dev}:{status.st_ino}", self.limiter,
+                       f"/vgpu-test/{self.id}", self.minors, self.library_path)
 
     def start(self):
         """Runs the program to its end; its lines."""
@@ -242,7 +241,6 @@ class Container:
         watch = os.pidfd_open(pid)
         result = subprocess.run([*self.runtime, "start", self.id], capture_output=True, text=True, preexec_fn=shared_namespace)
         assert result.returncode == 0, result.stderr
-        import select
         assert select.select([watch], [], [], 60)[0], "the program did not end"
         os.close(watch)
         return self.log.read_text().splitlines()
@@ -253,7 +251,7 @@ class Container:
 
 @pytest.fixture(params=["runc", "crun"])
 def runtime(request):
-    require(shutil.which(request.param), request.param, f"{request.param} is not installed")
+    require(request.param, shutil.which(request.param) is not None, f"needs {request.param}")
     return request.param
 
 
@@ -300,10 +298,11 @@ def test_the_program_gets_the_limiter_and_through_it_the_driver(container, runti
 @pytest.mark.parametrize("legacy", [False, True], ids=["spec-mounts", "legacy-mounts"])
 def test_taking_the_limiter_away_uncovers_an_empty_file(container, runtime, legacy):
     one = container(runtime, legacy=legacy)
-    one.create("umount", one.public(), "size", one.public(), "load", "libcuda.so.1")
+    one.create("size", one.public(), "umount", one.public(), "size", one.public(), "load", "libcuda.so.1")
     assert one.substitute().returncode == 0
-    lines = one.start()
-    assert lines == [f"umount {one.public()}: 0", f"size {one.public()}: 0", "load libcuda.so.1: too short"]
+    ours = (one.limiter / "libvgpu-cuda.0.so").stat().st_size
+    assert one.start() == [f"size {one.public()}: {ours}", f"umount {one.public()}: 0", f"size {one.public()}: 0",
+                           "load libcuda.so.1: too short"]
 
 
 def test_a_second_run_changes_nothing(container, runtime):
@@ -425,7 +424,7 @@ def test_poststop_removes_state_and_directory_and_follows_no_link(tmp_path, libr
     (outside / "kept").touch()
     (private / "link").symlink_to(outside)
     for _ in range(2):
-        run(HOOK, "poststop", "--key", key, "--run-directory", run_directory, stdin=subprocess.DEVNULL)
+        assert product(HOOK, "poststop", "--key", key, "--run-directory", run_directory).returncode == 0
         assert not private.exists()
         assert not (run_directory / "state" / key).exists()
     assert (outside / "kept").exists()
@@ -433,7 +432,6 @@ def test_poststop_removes_state_and_directory_and_follows_no_link(tmp_path, libr
 
 @pytest.mark.parametrize("key", ["../outside-0123abcd", "a/b-0123abcd", "", ".", "-0123abcd"])
 def test_poststop_takes_no_key_that_is_a_path(tmp_path, libraries, key):
-    result = subprocess.run([str(HOOK), "poststop", "--key", key, "--run-directory", str(tmp_path)], capture_output=True,
-                            text=True, stdin=subprocess.DEVNULL)
+    result = product(HOOK, "poststop", "--key", key, "--run-directory", tmp_path)
     assert result.returncode == 1
     assert "argument '--key'" in result.stderr
