@@ -90,7 +90,7 @@ def run_in_background(build, command):
     if keeper == 0:
         os.close(reader)
         os.setsid()
-        os.environ.update(VGPU_RIG_STATUS_FD=str(writer), VGPU_RIG_KEEPER=str(os.getpid()))
+        os.environ["VGPU_RIG_STATUS_FD"] = str(writer)
         rig = Rig(build, command)
         os.close(writer)  # the command holds it: its end without a word ends the wait below
         os._exit(run(rig))
@@ -101,7 +101,22 @@ def run_in_background(build, command):
         os.kill(keeper, signal.SIGTERM)
         os.waitpid(keeper, 0)
         return 130
-    return int(said) if said else 1
+    if not said:
+        return 1
+    print_handles(keeper)
+    return int(said)
+
+
+def only_child(pid):
+    return int(pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()[0])
+
+
+def print_handles(keeper):
+    first = only_child(only_child(keeper))
+    print(f"""
+The node is left running.
+  enter it:  nsenter --target {first} --mount --pid
+  end it:    kill {keeper}""", flush=True)
 
 
 def main():

@@ -16,6 +16,7 @@ class Simulator:
         scenario = tomllib.loads(SCENARIO.read_text())
         self.cards = [{"uuid": card["uuid"], "minor": card["minor"]} for card in scenario["gpu"]]
         self.context_bytes = scenario.get("context_mib", DEFAULT_CONTEXT_MIB) << 20
+        self.memory_mib = scenario["gpu"][0]["memory_mib"]
 
     def start(self):
         for minor in [255, *(card["minor"] for card in self.cards)]:
