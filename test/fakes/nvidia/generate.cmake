@@ -1,4 +1,4 @@
-# Makes the symbol table, the stubs and the version script of an older driver from driver_symbols.txt.
+# Makes the symbol table, the stubs and the version script of an older driver from the lists of exported symbols.
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/driver_symbols.txt)
 file(STRINGS driver_symbols.txt lines REGEX "^cu")
 set(SIM_DECLARATIONS)
@@ -22,3 +22,12 @@ endforeach()
 configure_file(cuda/symbols.cpp.in symbols.cpp @ONLY)
 configure_file(cuda/stubs.cpp.in stubs.cpp @ONLY)
 file(CONFIGURE OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/cuda-old.map CONTENT "{ global: @SIM_OLD_EXPORTS@ cudbg*; local: *; };\n" @ONLY)
+
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/nvml_symbols.txt)
+file(STRINGS nvml_symbols.txt symbols REGEX "^nvml")
+set(SIM_STUBS)
+foreach(symbol ${symbols})
+  string(APPEND SIM_STUBS
+    "int ${symbol}();\n__attribute__((weak)) int ${symbol}() { return vgpu::sim::enter_stub(\"${symbol}\"); }\n")
+endforeach()
+configure_file(nvml/stubs.cpp.in nvml_stubs.cpp @ONLY)

@@ -33,6 +33,13 @@ bool same_bus_id(const char* left, const char* right) {
   return parse_bus_id(left, a) && parse_bus_id(right, b) && memcmp(a, b, sizeof a) == 0;
 }
 
+nvmlReturn_t put_number(unsigned value, unsigned* out) {
+  if (out == nullptr)
+    return NVML_ERROR_INVALID_ARGUMENT;
+  *out = value;
+  return NVML_SUCCESS;
+}
+
 }  // namespace
 }  // namespace vgpu::sim
 
@@ -142,6 +149,54 @@ nvmlReturn_t nvmlDeviceGetPciInfo_v3(nvmlDevice_t device, nvmlPciInfo_t* pci) {
   pci->device = parts[2];
   pci->pciDeviceId = card.pci_device_id;
   return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetCudaComputeCapability(nvmlDevice_t device, int* major, int* minor) {
+  SIM_ENTER_DEVICE(nvmlDeviceGetCudaComputeCapability, device);
+  if (major == nullptr || minor == nullptr)
+    return NVML_ERROR_INVALID_ARGUMENT;
+  *major = static_cast<int>(card_of(device).capability_major);
+  *minor = static_cast<int>(card_of(device).capability_minor);
+  return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetBAR1MemoryInfo(nvmlDevice_t device, nvmlBAR1Memory_t* memory) {
+  SIM_ENTER_DEVICE(nvmlDeviceGetBAR1MemoryInfo, device);
+  if (memory == nullptr)
+    return NVML_ERROR_INVALID_ARGUMENT;
+  constexpr unsigned long long kAperture = 256ULL << 20;
+  constexpr unsigned long long kInUse = 2ULL << 20;
+  *memory =
+      nvmlBAR1Memory_t{.bar1Total = kAperture, .bar1Free = kAperture - kInUse, .bar1Used = kInUse};
+  return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetNumaNodeId(nvmlDevice_t device, unsigned int* node) {
+  SIM_ENTER_DEVICE(nvmlDeviceGetNumaNodeId, device);
+  if (card_of(device).numa_node < 0)
+    return NVML_ERROR_NOT_SUPPORTED;
+  return vgpu::sim::put_number(static_cast<unsigned>(card_of(device).numa_node), node);
+}
+
+nvmlReturn_t nvmlDeviceGetComputeMode(nvmlDevice_t device, unsigned int* mode) {
+  SIM_ENTER_DEVICE(nvmlDeviceGetComputeMode, device);
+  return vgpu::sim::put_number(0, mode);
+}
+
+nvmlReturn_t nvmlDeviceGetPersistenceMode(nvmlDevice_t device, unsigned int* mode) {
+  SIM_ENTER_DEVICE(nvmlDeviceGetPersistenceMode, device);
+  return vgpu::sim::put_number(0, mode);
+}
+
+nvmlReturn_t nvmlDeviceGetTemperature(nvmlDevice_t device, unsigned int sensor,
+                                      unsigned int* celsius) {
+  SIM_ENTER_DEVICE(nvmlDeviceGetTemperature, device);
+  return sensor != 0 ? NVML_ERROR_INVALID_ARGUMENT : vgpu::sim::put_number(40, celsius);
+}
+
+nvmlReturn_t nvmlDeviceGetPowerUsage(nvmlDevice_t device, unsigned int* milliwatts) {
+  SIM_ENTER_DEVICE(nvmlDeviceGetPowerUsage, device);
+  return vgpu::sim::put_number(30000, milliwatts);
 }
 
 }  // extern "C"

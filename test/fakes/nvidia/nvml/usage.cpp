@@ -146,4 +146,20 @@ nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v3(nvmlDevice_t device, unsign
   return vgpu::sim::list(device, count, infos);
 }
 
+// Nothing here draws, and no MPS server runs.
+#define SIM_EMPTY_LIST(function, Info)                                               \
+  nvmlReturn_t function(nvmlDevice_t device, unsigned int* count, Info* /*infos*/) { \
+    SIM_ENTER_DEVICE(function, device);                                              \
+    if (count == nullptr)                                                            \
+      return NVML_ERROR_INVALID_ARGUMENT;                                            \
+    *count = 0;                                                                      \
+    return NVML_SUCCESS;                                                             \
+  }
+SIM_EMPTY_LIST(nvmlDeviceGetGraphicsRunningProcesses, nvmlProcessInfo_v1_t)
+SIM_EMPTY_LIST(nvmlDeviceGetGraphicsRunningProcesses_v2, nvmlProcessInfo_t)
+SIM_EMPTY_LIST(nvmlDeviceGetGraphicsRunningProcesses_v3, nvmlProcessInfo_t)
+SIM_EMPTY_LIST(nvmlDeviceGetMPSComputeRunningProcesses, nvmlProcessInfo_v1_t)
+SIM_EMPTY_LIST(nvmlDeviceGetMPSComputeRunningProcesses_v2, nvmlProcessInfo_t)
+SIM_EMPTY_LIST(nvmlDeviceGetMPSComputeRunningProcesses_v3, nvmlProcessInfo_t)
+
 }  // extern "C"

@@ -37,6 +37,15 @@ void read_line(const char* path, const char* prefix, char* out, size_t size) {
   }
 }
 
+uint64_t root_mount_id() {
+  constexpr unsigned kUniqueMountId = 0x4000;  // STATX_MNT_ID_UNIQUE
+  struct statx status {};
+  if (statx(AT_FDCWD, "/", 0, kUniqueMountId, &status) != 0 ||
+      (status.stx_mask & kUniqueMountId) == 0)
+    return 0;
+  return status.stx_mnt_id;
+}
+
 }  // namespace
 
 Identity read_identity() {
@@ -46,11 +55,13 @@ Identity read_identity() {
   read_line("/proc/self/comm", "", identity.command, sizeof identity.command);
   read_line("/proc/self/cgroup", "0::", identity.cgroup, sizeof identity.cgroup);
   const char* label = getenv("NVIDIA_SIM_GROUP");
-  if (label != nullptr && *label != '\0')
+  if (label != nullptr && *label != '\0') {
     snprintf(identity.label, sizeof identity.label, "%s", label);
-  else
-    snprintf(identity.label, sizeof identity.label, "mnt:%llu",
-             static_cast<unsigned long long>(identity.mount_namespace));
+    return identity;
+  }
+  identity.root_mount = root_mount_id();
+  snprintf(identity.label, sizeof identity.label, "mnt:%llu",
+           static_cast<unsigned long long>(identity.mount_namespace));
   return identity;
 }
 

@@ -10,6 +10,8 @@ namespace vgpu::sim {
 struct Identity {
   uint64_t mount_namespace;
   uint64_t pid_namespace;
+  uint64_t root_mount;  // of "/", an id that the kernel never gives again (Linux 6.8), unlike a
+                        // namespace's inode
   char command[16];
   char cgroup[256];
   char label[128];

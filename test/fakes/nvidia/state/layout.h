@@ -74,6 +74,7 @@ struct Group {
   char label[128];  // NVIDIA_SIM_GROUP, else "mnt:<inode of the mount namespace>"
   char cgroup[256];
   uint64_t mount_namespace;
+  uint64_t root_mount;  // see Identity
   uint64_t pid_namespace;
   uint64_t used[kMaxCards];  // bytes
   uint64_t peak[kMaxCards];

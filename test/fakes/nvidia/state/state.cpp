@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
+#include <iterator>
 #include <new>
 
 #include "test/fakes/nvidia/state/identity.h"
@@ -100,13 +101,25 @@ State::Guard::~Guard() {
   pthread_mutex_unlock(&state_.file_->lock);
 }
 
+bool State::has_process(unsigned group) const {
+  return std::any_of(std::begin(file_->processes), std::end(file_->processes),
+                     [&](const Process& process) {
+                       return process.state != kProcessFree && process.group == group;
+                     });
+}
+
+// A namespace's inode is given again once the namespace is gone: its next owner must not find the
+// peaks of the last.
 unsigned State::find_group() {
   Identity identity = read_identity();
   unsigned found = kMaxGroups;
   for (unsigned i = 0; i < kMaxGroups; ++i) {
     Group& group = file_->groups[i];
-    if (group.in_use != 0 && strcmp(group.label, identity.label) == 0)
+    bool same_label = group.in_use != 0 && strcmp(group.label, identity.label) == 0;
+    if (same_label && group.root_mount == identity.root_mount)
       return i;
+    if (same_label && !has_process(i))
+      group.in_use = 0;
     if (group.in_use == 0 && found == kMaxGroups)
       found = i;
   }
@@ -117,6 +130,7 @@ unsigned State::find_group() {
   memcpy(group.label, identity.label, sizeof group.label);
   memcpy(group.cgroup, identity.cgroup, sizeof group.cgroup);
   group.mount_namespace = identity.mount_namespace;
+  group.root_mount = identity.root_mount;
   group.pid_namespace = identity.pid_namespace;
   group.in_use = 1;
   return found;
@@ -277,13 +291,9 @@ void State::publish_locked(uint64_t now) {
 void State::reset_peaks() {
   Guard guard(*this);
   refresh_locked(now_ns(), true);
-  bool has_process[kMaxGroups] = {};
-  for (const Process& process : file_->processes)
-    if (process.state != kProcessFree)
-      has_process[process.group] = true;
   for (unsigned i = 0; i < kMaxGroups; ++i) {
     Group& group = file_->groups[i];
-    if (!has_process[i])
+    if (!has_process(i))
       group.in_use = 0;
     memcpy(group.peak, group.used, sizeof group.peak);
   }

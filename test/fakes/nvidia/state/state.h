@@ -67,6 +67,7 @@ class State {
   void recount();
   void refresh_locked(uint64_t now, bool force);
   void publish_locked(uint64_t now);
+  bool has_process(unsigned group) const;
   unsigned find_group();
 
   int fd_;
