@@ -15,7 +15,7 @@ def share(node, memory=3000):
 
 def refusal(node, annotations, uid=None, **settings):
     """The text a user sees; fails the test if the container starts."""
-    pod = node.pod("train", share(node), annotations=annotations, uid=uid)
+    pod = node.pod("train", share(node), annotations=annotations, uid=uid, privileged=settings.get("privileged", False))
     with pytest.raises(CallFailed) as refused:
         pod.start("main", **settings)
     text = str(refused.value)

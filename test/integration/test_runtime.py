@@ -56,6 +56,7 @@ def test_an_allocation_that_crosses_the_limit_is_out_of_memory(rig):
 
 def test_eight_racing_processes_never_pass_the_limit(rig):
     main = container(rig, 5000)
+    rig.simulator.settle()
     race = main.run(CLIENT, "race=8,16M")
     assert race.status == 0, race
     peak = rig.held_bytes(main, card=0, peak=True)

@@ -2,7 +2,6 @@
 import copy
 import io
 import json
-import os
 import pathlib
 import shutil
 import subprocess
@@ -111,10 +110,7 @@ class Bundle:
         """Ends the container and takes every trace of the bundle away."""
         self.delete(force=True, check=False)
         shutil.rmtree(self.path, ignore_errors=True)
-        for root in pathlib.Path("/sys/fs/cgroup").glob("*"):
-            for leftover in (f"{root}{self.node.cgroup}/kubepods/pod{self.pod_uid}",):
-                if os.path.isdir(leftover):
-                    subprocess.run(["rmdir", leftover], check=False, stderr=subprocess.DEVNULL)
+        self.node.remove_cgroup(f"{self.node.cgroup}/kubepods/pod{self.pod_uid}")
 
 
 _layers = {}

@@ -56,7 +56,8 @@ def _glibc(layer, programs):
     layer.directory("usr", "usr/bin", "usr/lib", "usr/lib/x86_64-linux-gnu", "usr/lib64", "etc/ld.so.conf.d")
     layer.link("lib", "usr/lib")
     layer.link("lib64", "usr/lib64")
-    layer.file("usr/lib64/" + LOADER.name, LOADER.read_bytes(), 0o755)
+    layer.file(f"usr/lib/x86_64-linux-gnu/{LOADER.name}", LOADER.read_bytes(), 0o755)
+    layer.link(f"usr/lib64/{LOADER.name}", f"/usr/lib/x86_64-linux-gnu/{LOADER.name}")
     for library in LIBRARIES:
         layer.file(f"usr/lib/x86_64-linux-gnu/{library}", (LIBRARY_DIRECTORY / library).read_bytes(), 0o755)
     layer.file("etc/debian_version", b"12\n")

@@ -9,6 +9,7 @@ Only inside enter.py. One node per process:
     main.run("cuda_client", "init", "meminfo")
 """
 import dataclasses
+import errno
 import json
 import os
 import pathlib
@@ -92,7 +93,8 @@ class Container:
 
 
 class Pod:
-    def __init__(self, node, name, uid, annotations, allocated, handler):
+    def __init__(self, node, name, uid, annotations, allocated, handler, privileged=False):
+        self.privileged = privileged
         self.node, self.name, self.uid, self.allocated = node, name, uid, allocated
         self.annotations = annotations
         self.logs = node.work / "logs" / uid
@@ -106,7 +108,8 @@ class Pod:
         return {"metadata": {"name": self.name, "uid": self.uid, "namespace": "default"},
                 "log_directory": str(self.logs), "annotations": self.annotations,
                 "linux": {"cgroup_parent": self.cgroup,
-                          "security_context": {"namespace_options": {"network": 2, "pid": 1}}}}
+                          "security_context": {"privileged": self.privileged,
+                                               "namespace_options": {"network": 2, "pid": 1}}}}
 
     def create(self, name="main", image="glibc", command=(), env=None, annotations=None, mounts=(), privileged=False,
                user=None, capabilities=(), readonly=False):
@@ -182,14 +185,15 @@ class Node:
     def allocation(self, pod_uid, containers, generation=1, node=NODE_NAME):
         return allocation.text(pod_uid, node, containers, generation)
 
-    def pod(self, name, containers=None, annotations=None, uid=None, handler=None):
+    def pod(self, name, containers=None, annotations=None, uid=None, handler=None, privileged=False):
         """A running pod. `containers`: name -> allocation.container(…), signed; or ready `annotations`."""
         uid = uid or str(uuid.uuid4())
         if annotations is None:
             annotations = {}
             if containers:
                 annotations = allocation.annotations(self.signer, self.allocation(uid, containers))
-        pod = Pod(self, name, uid, annotations, containers or {}, VGPU if handler is None else handler)
+        pod = Pod(self, name, uid, annotations, containers or {}, VGPU if handler is None else handler,
+                  privileged)
         self.pods.append(pod)
         return pod
 
@@ -211,9 +215,13 @@ class Node:
         if pod in self.pods:
             self.pods.remove(pod)
         (RUN / "pods" / pod.uid).unlink(missing_ok=True)
-        shutil.rmtree(f"/sys/fs/cgroup/unified{pod.cgroup}", ignore_errors=True)
-        for leftover in _cgroup_directories(pod.cgroup):
-            leftover.rmdir()
+        self.remove_cgroup(pod.cgroup)
+
+    def remove_cgroup(self, cgroup):
+        """Removes a pod's control group, once its containers' are gone."""
+        shutil.rmtree(f"/sys/fs/cgroup/unified{cgroup}", ignore_errors=True)
+        for leftover in _cgroup_directories(cgroup):
+            wait_until(lambda leftover=leftover: _is_removed(leftover), f"end of control group '{leftover}'")
 
     def remove_pods(self):
         for pod in list(self.pods):
@@ -234,6 +242,16 @@ def _cgroup_directories(cgroup):
     """The directories of one control group in every hierarchy."""
     roots = [pathlib.Path("/sys/fs/cgroup"), *pathlib.Path("/sys/fs/cgroup").glob("*")]
     return [directory for directory in (pathlib.Path(f"{root}{cgroup}") for root in roots) if directory.is_dir()]
+
+
+def _is_removed(directory):
+    try:
+        directory.rmdir()
+    except OSError as error:
+        if error.errno in (errno.EBUSY, errno.ENOTEMPTY):
+            return False
+        raise
+    return True
 
 
 def container_processes():

@@ -5,6 +5,7 @@ import subprocess
 import tomllib
 
 import install
+from wait import wait_until
 
 SCENARIO = pathlib.Path(__file__).resolve().parents[1] / "fakes" / "nvidia" / "scenarios" / "two-cards.toml"
 DEFAULT_CONTEXT_MIB = 320
@@ -31,3 +32,8 @@ class Simulator:
 
     def ledger(self):
         return json.loads(self._tool("ledger", "--json", install.SIMULATOR))
+
+    def settle(self):
+        """Waits until the driver has let go of what dead processes held, then forgets all peaks."""
+        wait_until(lambda: not self.ledger()["processes"], "the driver's clean-up after dead processes")
+        self._tool("reset-peaks", install.SIMULATOR)

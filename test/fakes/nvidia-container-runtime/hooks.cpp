@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sched.h>
+#include <sys/fsuid.h>
 #include <sys/mount.h>
 #include <unistd.h>
 
@@ -28,6 +29,23 @@ Status enter_mount_namespace(pid_t pid) {
   if (entered != 0)
     return fail(system_error("enter '" + path + "'", error_number));
   return {};
+}
+
+// What is made in the container belongs to its root user: a file system of its user namespace takes
+// no other.
+void act_as_owner(const Json& spec) {
+  for (const char* kind : {"gidMappings", "uidMappings"}) {
+    const Json mappings = spec.value(Json::json_pointer("/linux/" + std::string(kind)), Json());
+    for (const Json& mapping : mappings) {
+      if (mapping.value("containerID", 1U) != 0)
+        continue;
+      const auto id = mapping.value("hostID", 0U);
+      if (kind[0] == 'g')
+        setfsgid(id);
+      else
+        setfsuid(id);
+    }
+  }
 }
 
 // The line "<n>:devices:<path>" of the process's cgroups.
@@ -101,6 +119,7 @@ Status run_legacy_hook() {
   const std::vector<DeviceNode> nodes = device_nodes(gpus);
   TRY_STATUS(allow_devices(container.pid, nodes), "prestart");
   TRY_STATUS(enter_mount_namespace(container.pid), "prestart");
+  act_as_owner(container.spec);
   return mount_driver(container, config.inventory, nodes);
 }
 
