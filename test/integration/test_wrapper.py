@@ -9,7 +9,6 @@ import pathlib
 import shutil
 import stat
 import subprocess
-import time
 import uuid
 
 import pytest
@@ -541,6 +540,17 @@ def test_a_record_stands_in_for_the_annotations(node, pod):
     assert node.recorded()[0][0] == "/usr/bin/nvidia-container-runtime"
 
 
+def watches(pid):
+    """Whether the process has an inotify descriptor now; descriptors may go while one looks."""
+    for fd in os.listdir(f"/proc/{pid}/fd"):
+        try:
+            if "inotify" in os.readlink(f"/proc/{pid}/fd/{fd}"):
+                return True
+        except OSError:
+            pass
+    return False
+
+
 def test_a_container_that_asked_waits_for_its_record(node, pod):
     pod.allocate()
     text, signature = (pod.spec["annotations"].pop(f"vgpu.io/{k}") for k in ("allocation", "signature"))
@@ -550,10 +560,8 @@ def test_a_container_that_asked_waits_for_its_record(node, pod):
     waiting = subprocess.Popen(["nsenter", "-t", str(node.process.pid), "-m", "--", "/usr/bin/vgpu-runtime",
                                 *pod.arguments()])
     # it has looked once and found nothing when it watches the directory
-    while not any("inotify" in os.readlink(f) for f in pathlib.Path(f"/proc/{waiting.pid}/fd").iterdir()
-                  if os.path.islink(f)):
+    while not watches(waiting.pid):
         assert waiting.poll() is None
-        time.sleep(0)
     node.write("/run/vgpu/pods/.new", json.dumps({"v": 1, "gen": 1, "allocation": text, "signature": signature}))
     node.path("/run/vgpu/pods/.new").rename(node.path(f"/run/vgpu/pods/{pod.uid}"))
     assert waiting.wait() == 0, pod.log
