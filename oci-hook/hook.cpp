@@ -73,6 +73,7 @@ Status create_container(const Arguments& arguments, UniqueFd start_directory,
   TRY(const oci::OwnProc proc, oci::OwnProc::open(), "find the root");
   TRY(request.root_path, proc.path_of(root.get()), "find the root");
   TRY_STATUS(oci::keep_capabilities(oci::kSubstitutionCapabilities), "prepare");
+  TRY_STATUS(oci::keep_substitution_calls(), "prepare");
   TRY(const oci::SubstitutionReport report, oci::substitute(stand_ins, root.get(), request),
       "mount");
   return {};
@@ -81,7 +82,7 @@ Status create_container(const Arguments& arguments, UniqueFd start_directory,
 }  // namespace
 
 void isolate_process() {
-  ::clearenv();
+  ::clearenv();  // NOLINT(concurrency-mt-unsafe): the program has one thread
   (void)::syscall(SYS_close_range, 3U, ~0U, 0U);
   ::prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
   ::umask(077);

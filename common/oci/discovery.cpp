@@ -169,7 +169,7 @@ class Search {
         }
         for (const std::string& name : names_in(path))
           if (::fnmatch(std::string(part).c_str(), name.c_str(), FNM_PERIOD) == 0)
-            next.push_back(path + "/" + name);
+            next.push_back(std::string(path).append("/").append(name));
       }
       if (next.size() > kMaxDirectories) {
         too_many_ = true;
@@ -184,7 +184,7 @@ class Search {
     const auto fd = root_.open_path(directory, O_DIRECTORY);
     if (!fd)
       return {};
-    auto listing = root_.list(fd->get(), kMaxEntries);
+    auto listing = RootedFs::list(fd->get(), kMaxEntries);
     return listing ? std::move(listing->names) : std::vector<std::string>{};
   }
 
@@ -193,23 +193,23 @@ class Search {
     // Variants for newer processors, searched before the directory itself.
     const std::string variants = std::string(directory) + "/glibc-hwcaps";
     for (const std::string& name : names_in(variants))
-      add_one_directory(variants + "/" + name);
+      add_one_directory(std::string(variants).append("/").append(name));
   }
 
   void add_one_directory(std::string_view directory) {
     const auto fd = root_.open_path(directory, O_DIRECTORY);
     if (!fd)
       return;
-    struct stat status {};
-    if (::fstat(fd->get(), &status) != 0 ||
-        !directories_.emplace(status.st_dev, status.st_ino).second)
+    // By path, not by identity: one directory mounted twice shows each file twice.
+    const auto path = proc_.path_of(fd->get());
+    if (!path || !directories_.insert(*path).second)
       return;
     if (directories_.size() > kMaxDirectories) {
       too_many_ = true;
       return;
     }
     const std::string prefix = std::string(directory) + "/";
-    const auto listing = root_.list(fd->get(), kMaxEntries);
+    const auto listing = RootedFs::list(fd->get(), kMaxEntries);
     if (listing)
       for (const std::string& name : listing->names)
         if (library_of(name))
@@ -293,7 +293,7 @@ class Search {
   const RootedFs& root_;
   const OwnProc& proc_;
   const DiscoveryRequest& request_;
-  std::set<std::pair<dev_t, ino_t>> directories_;
+  std::set<std::string> directories_;
   std::set<std::string> paths_;
   std::vector<DriverFile> files_;
   std::optional<Error> problem_;

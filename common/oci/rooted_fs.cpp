@@ -124,7 +124,7 @@ Result<UniqueFd> RootedFs::open_path(std::string_view path, int flags) const {
   return open_by_hand(root_.get(), path, flags);
 }
 
-Result<RootedFs::Listing> RootedFs::list(int directory_fd, std::size_t max_entries) const {
+Result<RootedFs::Listing> RootedFs::list(int directory_fd, std::size_t max_entries) {
   const int fd = ::openat(directory_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0)
     return fail(system_error("list directory", errno));

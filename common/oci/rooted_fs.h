@@ -63,7 +63,7 @@ class RootedFs {
     std::vector<std::string> names;
     bool complete = true;
   };
-  Result<Listing> list(int directory_fd, std::size_t max_entries) const;
+  static Result<Listing> list(int directory_fd, std::size_t max_entries);
 
   // Contents of a regular file, kInvalidArgument if it is none or is longer than `max_bytes`.
   Result<std::string> read(const OwnProc& proc, std::string_view path, std::size_t max_bytes) const;

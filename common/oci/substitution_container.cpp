@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <chrono>
@@ -114,6 +115,11 @@ Status enter(int mount_namespace, int root) {
   return {};
 }
 
+bool all_present(const SubstitutionPlan& plan) {
+  return std::all_of(plan.covers.begin(), plan.covers.end(),
+                     [](const SubstitutionPlan::Cover& cover) { return cover.present; });
+}
+
 Status substitute_entering(Target target, const ContainerState& state, const StandIns& stand_ins) {
   TRY(const OwnProc proc, OwnProc::open(), "own /proc");
   const UniqueFd host(::open("/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC));
@@ -132,6 +138,9 @@ Status substitute_entering(Target target, const ContainerState& state, const Sta
   // Mounts of the stand-ins can be made only where they lie.
   TRY_STATUS(enter(host.get(), -1), "return");
   TRY(const std::vector<UniqueFd> clones, clone_stand_ins(plan, mounter), "prepare");
+  if (clones.empty() && !all_present(plan))
+    return fail(Code::kUnavailable,
+                "the kernel cannot carry mounts into a container; Linux 5.2 or newer is needed");
   TRY_STATUS(enter(target.mount_namespace.get(), root_fd), "enter");
   TRY_STATUS(apply_substitution(plan, clones, root, mounter), "mount");
   return {};
@@ -144,6 +153,8 @@ Status substitute_entering(Target target, const ContainerState& state, const Sta
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   ::prctl(PR_SET_DUMPABLE, 0);
   Status status = keep_capabilities(kSubstitutionCapabilities);
+  if (status)
+    status = keep_substitution_calls();
   if (status)
     status = substitute_entering(std::move(target), state, stand_ins);
   std::string text(1, status ? '\0' : static_cast<char>(1 + static_cast<int>(status.error().code)));

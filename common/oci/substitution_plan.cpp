@@ -295,7 +295,7 @@ Status check_devices(const RootedFs& root, const std::vector<std::uint32_t>& min
   std::vector<std::uint32_t> missing = minors;
   const auto directory = root.open_path("/dev", O_DIRECTORY);
   if (directory) {
-    TRY(const RootedFs::Listing listing, root.list(directory->get(), kMaxDevices), "list");
+    TRY(const RootedFs::Listing listing, RootedFs::list(directory->get(), kMaxDevices), "list");
     for (const std::string& name : listing.names) {
       struct stat status {};
       if (::fstatat(directory->get(), name.c_str(), &status, AT_SYMLINK_NOFOLLOW) != 0 ||

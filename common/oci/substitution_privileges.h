@@ -22,4 +22,9 @@ inline constexpr std::array<cap_value_t, 3> kSubstitutionCapabilities = {
 // that the caller does not have stays absent.
 Status keep_capabilities(std::span<const cap_value_t> kept);
 
+// From now on the calling thread can make only the system calls of a substitution; any other one
+// ends the process. For good. Builds with sanitizers, which make calls of their own, stay
+// unrestricted.
+Status keep_substitution_calls();
+
 }  // namespace vgpu::oci

@@ -97,9 +97,9 @@ TEST_P(RootedFsTest, ListsAtMostAsManyNamesAsAsked) {
   write(root() + "/many/b", "");
   write(root() + "/many/c", "");
   const auto directory = tree().open_path("/many", O_DIRECTORY);
-  EXPECT_EQ(tree().list(directory->get(), 2)->names.size(), 2U);
-  EXPECT_FALSE(tree().list(directory->get(), 2)->complete);
-  EXPECT_TRUE(tree().list(directory->get(), 3)->complete);
+  EXPECT_EQ(RootedFs::list(directory->get(), 2)->names.size(), 2U);
+  EXPECT_FALSE(RootedFs::list(directory->get(), 2)->complete);
+  EXPECT_TRUE(RootedFs::list(directory->get(), 3)->complete);
 }
 
 INSTANTIATE_TEST_SUITE_P(Resolvers, RootedFsTest,

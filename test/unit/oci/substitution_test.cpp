@@ -218,6 +218,17 @@ TEST_F(SubstitutionTest, SharesTheSlotBetweenTwoMountsOfOneFile) {
   EXPECT_EQ(world().slot("cuda.1"), "empty");
 }
 
+TEST_F(SubstitutionTest, CoversTheFilesOfADirectoryAtEachPlaceItIsMounted) {
+  write(world().path("/host/lib/libcuda.so.1"), library_bytes("real"));
+  world().make_directory("/opt/a/lib64");
+  world().make_directory("/opt/b");
+  world().bind("/host/lib", "/root/opt/a/lib64");
+  world().bind("/host/lib", "/root/opt/b");
+  ASSERT_EQ(world().message(), "done");
+  EXPECT_EQ(world().tail("/opt/a/lib64/libcuda.so.1"), "cuda0");
+  EXPECT_EQ(world().tail("/opt/b/libcuda.so.1"), "cuda0");
+}
+
 TEST_F(SubstitutionTest, MakesEveryMountReadOnlyNosuidNodevAndPrivate) {
   ASSERT_EQ(::mount(nullptr, world().path("").c_str(), nullptr, MS_SHARED, nullptr), 0);
   world().driver(kCuda, "real-cuda");
