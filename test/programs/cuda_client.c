@@ -484,6 +484,8 @@ static bool is(const char* op, const char* name) {
 static bool plain_op(const char* op, char* argument, char** all, int i) {
   if (is(op, "via")) {
     use_getproc();
+  } else if (is(op, "rawalloc")) {
+    report(op, take(512));
   } else if (is(op, "getproc")) {
     get_proc(argument);
   } else if (is(op, "dlsym")) {
