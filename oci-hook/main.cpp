@@ -8,6 +8,17 @@
 #include "oci-hook/arguments.h"
 #include "oci-hook/hook.h"
 
+namespace {
+
+// The runtime writes the container's state here and dies of a broken pipe if it is not taken.
+void drain_standard_input() {
+  char buffer[4096];
+  while (::read(STDIN_FILENO, buffer, sizeof buffer) > 0) {
+  }
+}
+
+}  // namespace
+
 int main(int argc, char** argv) {
   vgpu::hook::isolate_process();
   const auto arguments =
@@ -20,6 +31,7 @@ int main(int argc, char** argv) {
   std::string state;
   if (arguments->phase == vgpu::hook::Phase::kCreateContainer)
     state = vgpu::oci::read_all(STDIN_FILENO, std::size_t{64} << 10U).value_or("");
+  drain_standard_input();
   if (::chdir("/") != 0)
     return 1;
   const vgpu::Status done = vgpu::hook::run(*arguments, std::move(start_directory), state);
