@@ -12,6 +12,7 @@ namespace {
 
 constexpr std::string_view kCri = "io.kubernetes.cri.";
 constexpr std::string_view kCrio = "io.kubernetes.cri-o.";
+constexpr std::size_t kLeastUid = 32;  // of a static pod; those of the API server have 36
 
 std::string cri(const Json& spec, std::string_view key) {
   return oci::annotation(spec, std::string(kCri) + std::string(key)).value_or("");
