@@ -4,6 +4,7 @@ as if nothing had happened.
 VGPU_KILL_STRIDE=N tries every N-th point only.
 """
 import contextlib
+import json
 import os
 import pathlib
 import re
@@ -14,10 +15,10 @@ import pytest
 import node as rig_node
 from conftest import require
 from test_runtime import gpu_bundle
+from wait import wait_until
 
 STRIDE = int(os.environ.get("VGPU_KILL_STRIDE", "1"))
 HOOK = pathlib.Path("/usr/libexec/vgpu/vgpu-hook")
-KILLED = -9
 UID = "0d7c1f5e-1111-4222-8333-444455556666"
 
 
@@ -26,17 +27,16 @@ def tracer():
     require("strace", shutil.which("strace") is not None, "needs strace")
 
 
+def shape(path):
+    """What of a file is the same for each container: the state's figures differ, its keys do not."""
+    if path.is_dir():
+        return ""
+    return sorted(json.loads(path.read_text())) if path.parent.name == "state" else path.lstat().st_size
+
+
 def files():
-    """Everything below /run/vgpu: kind, mode, size."""
-    found = {}
-    for path in sorted(rig_node.RUN.rglob("*")):
-        status = path.lstat()
-        found[str(path)] = (oct(status.st_mode), 0 if path.is_dir() else status.st_size)
-    return found
-
-
-def processes(made):
-    return sorted(name for name in rig_node.container_processes() if name)
+    """Everything below /run/vgpu: mode and shape."""
+    return {str(path): (oct(path.lstat().st_mode), shape(path)) for path in sorted(rig_node.RUN.rglob("*"))}
 
 
 def mounts(pid):
@@ -57,85 +57,100 @@ def run_undisturbed(node):
     try:
         made.create()
         made.start()
-        seen = nameless((files(), mounts(made.pid()), processes(made)), made)
-        made.kill()
-        made.delete(force=True)
+        wait_until(lambda: rig_node.container_processes() == ["/bin/sleep 1000"], "start of the container's program")
+        seen = nameless((files(), mounts(made.pid())), made)
+        made.end()
         return seen
     finally:
         made.remove()
 
 
-def system_calls(made, action, follow):
-    """How many system calls one process of an undisturbed call makes at most, before the next program takes its place."""
-    trace = made.path / "trace"
-    action(prefix=["strace", *(["-f"] if follow else []), "-o", str(trace)])
-    counts, first, programs = {}, None, 0
+def strace(output, follow, *arguments):
+    return [shutil.which("strace"), *(["-f"] if follow else []), "-o", str(output), *arguments]
+
+
+def killing(point, follow):
+    """Kills a traced process at its n-th call of a name, before the call takes effect."""
+    name, number = point
+    return strace("/dev/null", follow, "-e", f"trace={name}", "-e", f"inject={name}:signal=KILL:when={number}")
+
+
+def kill_points(trace):
+    """Every system call of a trace as (name, n-th of that name in its process), in order, once each, up to the one by which the
+    next program takes the traced one's place."""
+    counts, points, first, programs = {}, {}, None, 0
     for line in trace.read_text().splitlines():
-        pid, call = line.split(None, 1) if follow else ("", line)
-        if not re.match(r"[a-z_0-9]+\(", call):
+        found = re.match(r"(?:(\d+) +)?([a-z_0-9]+)\(", line)
+        if not found:
             continue  # a signal, an exit, the second half of a call
-        first = pid if first is None else first
-        programs += pid == first and call.startswith("execve(")
-        counts[pid] = counts.get(pid, 0) + 1
-        if programs == 2:
+        process, name = found.groups("")
+        first = process if first is None else first
+        starts = process == first and name == "execve"
+        programs += starts
+        if starts and programs == 1:
+            continue  # the tracer's own, before there is anything to kill
+        counts[process, name] = counts.get((process, name), 0) + 1
+        points[name, counts[process, name]] = None
+        if starts:
             break
-    return max(counts.values())
-
-
-def injecting(number, follow=True):
-    return ["strace", *(["-f"] if follow else []), "-o", "/dev/null", "-e", f"inject=all:signal=KILL:when={number}"]
-
-
-def points(count):
-    return range(1, count + 1, STRIDE)
+    assert len(points) > 20, f"too few system calls: {list(points)}"
+    return list(points)[::STRIDE]
 
 
 @pytest.fixture
 def before(each_runtime):
     """What the node looks like without a container, and with an undisturbed one."""
+    run_undisturbed(each_runtime)  # the directories that hold all containers' come with the first
     empty = files()
     running = run_undisturbed(each_runtime)
     assert files() == empty, "an undisturbed container leaves something"
     return empty, running
 
 
-def check(node, before, number):
+def check(node, before, where):
     empty, running = before
-    assert run_undisturbed(node) == running, f"kill point {number}: the retried container differs"
-    assert files() == empty, f"kill point {number}: something is left"
-    assert not node_processes(), f"kill point {number}: a process is left"
+    assert run_undisturbed(node) == running, f"{where}: the retried container differs"
+    assert files() == empty, f"{where}: something is left"
+    assert not rig_node.container_processes(), f"{where}: a process is left"
 
 
-def node_processes():
-    return rig_node.container_processes()
+def trace_of(node, action):
+    """Traces one call of the wrapper and nothing that lives on after it."""
+    trace = node.work / "trace"
+    trace.unlink(missing_ok=True)
+    action(prefix=["strace", "-f", "-o", str(trace), "-e", "trace=!clone3"])
+    return trace
 
 
 def test_a_create_killed_at_any_system_call_is_made_good_by_a_retry(each_runtime, before):
+    trace = each_runtime.work / "trace"
     made = gpu_bundle(each_runtime, pod_uid=UID)
-    count = system_calls(made, made.create, follow=False)
+    made.create(prefix=strace(trace, follow=False))
     made.remove()
-    for number in points(count):
+    for point in kill_points(trace):
         made = gpu_bundle(each_runtime, pod_uid=UID)
         try:
-            assert made.create(prefix=injecting(number, follow=False), check=False) == KILLED, f"kill point {number} of {count} was not reached"
+            # not followed into children: the container's own process would be one
+            assert made.create(prefix=killing(point, follow=False), check=False) != 0, f"{point} was not reached"
             made.delete(force=True, check=False)
-            check(each_runtime, before, number)
+            check(each_runtime, before, f"killed at {point}")
         finally:
             made.remove()
 
 
 def test_a_start_killed_at_any_system_call_is_made_good_by_a_retry(each_runtime, before):
+    trace = each_runtime.work / "trace"
     made = gpu_bundle(each_runtime, pod_uid=UID)
     made.create()
-    count = system_calls(made, made.start, follow=True)
+    made.start(prefix=strace(trace, follow=True))
     made.remove()
-    for number in points(count):
+    for point in kill_points(trace):
         made = gpu_bundle(each_runtime, pod_uid=UID)
         try:
             made.create()
-            assert made.start(prefix=injecting(number), check=False) != 0, f"kill point {number} of {count} was not reached"
+            assert made.start(prefix=killing(point, follow=True), check=False) != 0, f"{point} was not reached"
             made.delete(force=True, check=False)
-            check(each_runtime, before, number)
+            check(each_runtime, before, f"killed at {point}")
         finally:
             made.remove()
 
@@ -157,26 +172,22 @@ def launcher(work):
 
 
 def test_a_clean_up_hook_killed_at_any_system_call_is_made_good_by_the_engine(each_runtime, before):
-    strace = shutil.which("strace")
     with launcher(each_runtime.work) as arguments:
-        trace = each_runtime.work / "hook-trace"
-        arguments.write_text(f"{strace} -f -o {trace}")
+        trace = each_runtime.work / "trace"
+        arguments.write_text(" ".join(strace(trace, True)))
         run_undisturbed(each_runtime)
-        count = sum(bool(re.match(r"\d+ +[a-z_0-9]+\(", line)) for line in trace.read_text().splitlines())
-        assert count > 5, "the hook did not run"
-        for number in points(count):
+        for point in kill_points(trace):
+            arguments.write_text("")
             made = gpu_bundle(each_runtime, pod_uid=UID)
             try:
-                arguments.write_text("")
                 made.create()
                 made.start()
                 made.kill()
-                arguments.write_text(" ".join([strace, *injecting(number)[1:]]))
-                made.delete(force=True, check=False)
+                made.wait_for_end()
+                arguments.write_text(" ".join(killing(point, True)))
+                made.delete(check=False)
                 arguments.write_text("")
                 made.delete(force=True, check=False)
-                check(each_runtime, before, number)
+                check(each_runtime, before, f"killed at {point}")
             finally:
                 made.remove()
-
-

@@ -103,6 +103,8 @@ def test_a_user_without_privileges_is_limited(rig):
 
 
 def test_a_read_only_image_is_limited(rig):
+    if (rig.runtime, rig.mode) == ("crun", "cdi"):
+        pytest.skip("crun makes the root read-only before NVIDIA's CDI hooks make their links in it, so it does not start without us either")
     seen = container(rig, 3000, readonly=True).run(CLIENT, "ctx", "alloc=2700M", "alloc=2600M")
     assert [line["rc"] for line in seen.lines if line["op"] == "alloc"] == [OUT_OF_MEMORY, 0]
 

@@ -9,6 +9,7 @@ import tarfile
 import uuid
 
 import images
+from wait import wait_until
 
 CAPABILITIES = ["CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER", "CAP_KILL", "CAP_MKNOD", "CAP_NET_BIND_SERVICE",
                 "CAP_SETGID", "CAP_SETUID", "CAP_SYS_CHROOT"]
@@ -105,6 +106,17 @@ class Bundle:
 
     def delete(self, force=False, **options):
         return self.call("delete", *(["--force"] if force else []), self.id, **options)
+
+    def wait_for_end(self):
+        pid = self.pid()
+        wait_until(lambda: not pathlib.Path(f"/proc/{pid}").exists(), "end of the container's first process")
+
+    def end(self):
+        """Ends the container as an engine does."""
+        self.kill()
+        self.wait_for_end()
+        self.delete()
+        self.delete(force=True, check=False)
 
     def remove(self):
         """Ends the container and takes every trace of the bundle away."""
