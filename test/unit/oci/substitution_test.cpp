@@ -6,9 +6,11 @@
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/sysmacros.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -369,6 +371,40 @@ TEST_P(SubstitutionOnKernels, ASecondRunChangesNothing) {
   ASSERT_TRUE(second) << second.error().message;
   EXPECT_EQ(world().mounts(), mounts);
   EXPECT_THAT(second->substituted, ::testing::UnorderedElementsAreArray(first->substituted));
+}
+
+// In a user namespace of its own all mounts that were there before are locked in place, and so are
+// their flags.
+std::string substitute_in_user_namespace(World& world) {
+  if (::unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0)
+    return "unshare: " + std::generic_category().message(errno);
+  std::ofstream("/proc/self/setgroups") << "deny";
+  std::ofstream("/proc/self/uid_map") << "0 0 1";
+  std::ofstream("/proc/self/gid_map") << "0 0 1";
+  const std::string message = world.message();
+  const UniqueFd file(::open(world.inside(kCuda).c_str(), O_PATH | O_CLOEXEC));
+  if (message == "done" && !is_hardened(file.get()))
+    return "not read-only, nosuid and nodev";
+  return message + " " + world.tail(kCuda) + " " + world.slot("cuda.0");
+}
+
+TEST_P(SubstitutionOnKernels, WorksWhereMountsAndTheirFlagsAreLocked) {
+  use(world());
+  ASSERT_EQ(::mount(nullptr, world().inside(kCuda).c_str(), nullptr,
+                    MS_REMOUNT | MS_BIND | MS_NOEXEC | MS_NOATIME, nullptr),
+            0);
+  std::array<int, 2> ends{};
+  ASSERT_EQ(::pipe2(ends.data(), O_CLOEXEC), 0);
+  const UniqueFd reader(ends[0]);
+  UniqueFd writer(ends[1]);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const std::string result = substitute_in_user_namespace(world());
+    ::_exit(::write(writer.get(), result.data(), result.size()) > 0 ? 0 : 1);
+  }
+  writer.reset();
+  EXPECT_EQ(read_all(reader.get(), 4096).value(), "done cuda0 real-cuda");
+  EXPECT_EQ(::waitpid(child, nullptr, 0), child);
 }
 
 // The number of changes of an undisturbed run.
