@@ -51,9 +51,9 @@ def nameless(value, made):
     return re.sub(r"ID-[0-9a-f]{8}", "ID-HASH", text)
 
 
-def run_undisturbed(node):
+def run_undisturbed(node, model):
     """A whole life; returns what the node looks like while it runs. Nothing may be left after it."""
-    made = gpu_bundle(node, pod_uid=UID)
+    made = gpu_bundle(node, pod_uid=UID, shared_with=model)
     try:
         made.create()
         made.start()
@@ -99,17 +99,19 @@ def kill_points(trace):
 
 @pytest.fixture
 def before(each_runtime):
-    """What the node looks like without a container, and with an undisturbed one."""
-    run_undisturbed(each_runtime)  # the directories that hold all containers' come with the first
+    """A bundle to share; what the node looks like without a container, and with an undisturbed one."""
+    model = gpu_bundle(each_runtime, pod_uid=UID)
+    run_undisturbed(each_runtime, model)  # the directories that hold all containers' come with the first
     empty = files()
-    running = run_undisturbed(each_runtime)
+    running = run_undisturbed(each_runtime, model)
     assert files() == empty, "an undisturbed container leaves something"
-    return empty, running
+    yield model, empty, running
+    model.remove()
 
 
 def check(node, before, where):
-    empty, running = before
-    assert run_undisturbed(node) == running, f"{where}: the retried container differs"
+    model, empty, running = before
+    assert run_undisturbed(node, model) == running, f"{where}: the retried container differs"
     assert files() == empty, f"{where}: something is left"
     assert not rig_node.container_processes(), f"{where}: a process is left"
 
@@ -124,11 +126,11 @@ def trace_of(node, action):
 
 def test_a_create_killed_at_any_system_call_is_made_good_by_a_retry(each_runtime, before):
     trace = each_runtime.work / "trace"
-    made = gpu_bundle(each_runtime, pod_uid=UID)
+    made = gpu_bundle(each_runtime, pod_uid=UID, shared_with=before[0])
     made.create(prefix=strace(trace, follow=False))
     made.remove()
     for point in kill_points(trace):
-        made = gpu_bundle(each_runtime, pod_uid=UID)
+        made = gpu_bundle(each_runtime, pod_uid=UID, shared_with=before[0])
         try:
             # not followed into children: the container's own process would be one
             assert made.create(prefix=killing(point, follow=False), check=False) != 0, f"{point} was not reached"
@@ -140,12 +142,12 @@ def test_a_create_killed_at_any_system_call_is_made_good_by_a_retry(each_runtime
 
 def test_a_start_killed_at_any_system_call_is_made_good_by_a_retry(each_runtime, before):
     trace = each_runtime.work / "trace"
-    made = gpu_bundle(each_runtime, pod_uid=UID)
+    made = gpu_bundle(each_runtime, pod_uid=UID, shared_with=before[0])
     made.create()
     made.start(prefix=strace(trace, follow=True))
     made.remove()
     for point in kill_points(trace):
-        made = gpu_bundle(each_runtime, pod_uid=UID)
+        made = gpu_bundle(each_runtime, pod_uid=UID, shared_with=before[0])
         try:
             made.create()
             assert made.start(prefix=killing(point, follow=True), check=False) != 0, f"{point} was not reached"
@@ -175,10 +177,10 @@ def test_a_clean_up_hook_killed_at_any_system_call_is_made_good_by_the_engine(ea
     with launcher(each_runtime.work) as arguments:
         trace = each_runtime.work / "trace"
         arguments.write_text(" ".join(strace(trace, True)))
-        run_undisturbed(each_runtime)
+        run_undisturbed(each_runtime, before[0])
         for point in kill_points(trace):
             arguments.write_text("")
-            made = gpu_bundle(each_runtime, pod_uid=UID)
+            made = gpu_bundle(each_runtime, pod_uid=UID, shared_with=before[0])
             try:
                 made.create()
                 made.start()

@@ -40,15 +40,20 @@ class Failed(Exception):
 class Bundle:
     """`runtime`: argv of the OCI runtime to call. `name`: the container's name in its pod."""
 
-    def __init__(self, node, runtime, pod_uid=None, name="main", pod_name="by-hand", annotations=None, user_namespace=False):
-        self.node, self.runtime = node, list(runtime)
+    def __init__(self, node, runtime, pod_uid=None, name="main", pod_name="by-hand", annotations=None, user_namespace=False,
+                 shared_with=None):
+        """`shared_with`: another bundle, whose root file system and pod control group this one uses and leaves alone."""
+        self.node, self.runtime, self.shared = node, list(runtime), shared_with is not None
         self.pod_uid = pod_uid or str(uuid.uuid4())
         self.id = "rig-" + uuid.uuid4().hex
         # below the work directory, which others may not enter: containers of a user namespace have to
         self.path = pathlib.Path("/usr/share/vgpu-rig") / self.id
         self.path.mkdir(parents=True)
-        self._extract(FIRST_ID if user_namespace else 0)
         self.spec = copy.deepcopy(_SPEC)
+        if shared_with is None:
+            self._extract(FIRST_ID if user_namespace else 0)
+        else:
+            self.spec["root"]["path"] = str(shared_with.path / "rootfs")
         self.spec["annotations"].update({
             "io.kubernetes.cri.container-name": name, "io.kubernetes.cri.sandbox-name": pod_name,
             "io.kubernetes.cri.sandbox-namespace": "default", "io.kubernetes.cri.sandbox-uid": self.pod_uid,
@@ -122,7 +127,8 @@ class Bundle:
         """Ends the container and takes every trace of the bundle away."""
         self.delete(force=True, check=False)
         shutil.rmtree(self.path, ignore_errors=True)
-        self.node.remove_cgroup(f"{self.node.cgroup}/kubepods/pod{self.pod_uid}")
+        if not self.shared:
+            self.node.remove_cgroup(f"{self.node.cgroup}/kubepods/pod{self.pod_uid}")
 
 
 _layers = {}
