@@ -1,5 +1,7 @@
 #include "limiter/account.h"
 
+// The C library's own name: pthread_atfork is a function of its static part, which is newer.
+// NOLINTNEXTLINE(bugprone-reserved-identifier,readability-identifier-naming): the name is given
 extern "C" int __register_atfork(void (*prepare)(), void (*parent)(), void (*child)(),
                                  void* object);
 

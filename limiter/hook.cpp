@@ -2,10 +2,13 @@
 
 #include <atomic>
 
+// The linker makes these two for a section whose name is an identifier.
+// NOLINTBEGIN(bugprone-reserved-identifier,readability-identifier-naming): the names are given
 extern "C" {
 [[gnu::visibility("hidden")]] extern vgpu::limiter::HookRow __start_vgpu_hooks[];
 [[gnu::visibility("hidden")]] extern vgpu::limiter::HookRow __stop_vgpu_hooks[];
 }
+// NOLINTEND(bugprone-reserved-identifier,readability-identifier-naming)
 
 namespace vgpu::limiter {
 namespace {

@@ -21,7 +21,8 @@
 
 namespace vgpu::limiter {
 
-// As large as it is aligned: the rows of all files lie in one section, and must lie there without gaps.
+// As large as it is aligned: the rows of all files lie in one section, and must lie there without
+// gaps.
 struct alignas(32) HookRow {
   const char* name;
   void* hook;   // nullptr: not hooked, only used

@@ -47,7 +47,7 @@ bool keep(const Place& place, Allocation* allocation, CUdeviceptr pointer) {
 
 // `call` asks the driver, `actual` says afterwards what was taken, `give_back` frees it.
 template <typename Call, typename Actual, typename GiveBack>
-CUresult allocate(CUdeviceptr* pointer, std::uint64_t estimate, Call call, Actual actual,
+CUresult allocate(const CUdeviceptr* pointer, std::uint64_t estimate, Call call, Actual actual,
                   GiveBack give_back) {
   Place place;
   CUresult result = current_place(&place);
@@ -98,8 +98,10 @@ LIMITER_HOOK(CUresult, cuMemAlloc_v2, (CUdeviceptr * pointer, size_t bytes)) {
   const std::uint64_t size = vgpu::limiter::rounded(bytes);
   return vgpu::limiter::allocate(
       pointer, size, [&] { return REAL(cuMemAlloc_v2)(pointer, bytes); }, [&] { return size; },
-      [&] { REAL(cuMemFree_v2)
-            (*pointer); });
+      [&] {
+        REAL(cuMemFree_v2)
+        (*pointer);
+      });
 }
 
 LIMITER_HOOK(CUresult, cuMemAllocPitch_v2,
@@ -111,6 +113,9 @@ LIMITER_HOOK(CUresult, cuMemAllocPitch_v2,
       [&] {
         return REAL(cuMemAllocPitch_v2)(pointer, pitch, widthInBytes, height, elementSizeBytes);
       },
-      [&] { return vgpu::limiter::rows(*pitch, height); }, [&] { REAL(cuMemFree_v2)
-                                                                 (*pointer); });
+      [&] { return vgpu::limiter::rows(*pitch, height); },
+      [&] {
+        REAL(cuMemFree_v2)
+        (*pointer);
+      });
 }

@@ -25,7 +25,7 @@ CUresult get_uuid(CUuuid* uuid, CUdevice device) {
   std::memset(uuid->bytes, device, sizeof uuid->bytes);
   return CUDA_SUCCESS;
 }
-CUresult primary_state(CUdevice, unsigned* flags, int* active) {
+CUresult primary_state(CUdevice /*device*/, unsigned* flags, int* active) {
   *flags = 0;
   *active = fake_driver().primary ? 1 : 0;
   return CUDA_SUCCESS;
@@ -35,15 +35,15 @@ CUresult primary_retain(CUcontext* context, CUdevice device) {
   *context = context_of(device);
   return fake_driver().answer;
 }
-CUresult primary_release(CUdevice) {
+CUresult primary_release(CUdevice /*device*/) {
   fake_driver().primary = false;
   return CUDA_SUCCESS;
 }
-CUresult create(CUcontext* context, unsigned, CUdevice) {
+CUresult create(CUcontext* context, unsigned /*flags*/, CUdevice /*device*/) {
   *context = context_of(8 + fake_driver().contexts++ % 8);
   return fake_driver().answer;
 }
-CUresult destroy(CUcontext) {
+CUresult destroy(CUcontext /*context*/) {
   return fake_driver().answer;
 }
 CUresult get_info(size_t* free_bytes, size_t* total) {
@@ -57,7 +57,7 @@ CUresult old_info(unsigned* free_bytes, unsigned* total) {
   return CUDA_SUCCESS;
 }
 // Asks through the exported name, as a driver would that is linked without -Bsymbolic.
-CUresult allocate(CUdeviceptr* pointer, size_t) {
+CUresult allocate(CUdeviceptr* pointer, size_t /*bytes*/) {
   size_t free_bytes = 0;
   size_t total = 0;
   cuMemGetInfo_v2(&free_bytes, &total);
@@ -67,23 +67,26 @@ CUresult allocate(CUdeviceptr* pointer, size_t) {
   fake_driver().next += 0x10000;
   return fake_driver().answer;
 }
-CUresult allocate_pitch(CUdeviceptr* pointer, size_t* pitch, size_t, size_t, unsigned) {
+CUresult allocate_pitch(CUdeviceptr* pointer, size_t* pitch, size_t /*width*/, size_t /*height*/,
+                        unsigned /*size*/) {
   *pitch = fake_driver().pitch;
   return allocate(pointer, 0);
 }
-CUresult release(CUdeviceptr) {
+CUresult release(CUdeviceptr /*pointer*/) {
   fake_driver().frees++;
   return fake_driver().answer;
 }
-CUresult look_up(const char*, void** function, int, cuuint64_t, CUdriverProcAddressQueryResult*) {
+CUresult look_up(const char* /*name*/, void** function, int /*version*/, cuuint64_t /*flags*/,
+                 CUdriverProcAddressQueryResult* /*status*/) {
   *function = fake_driver().looked_up;
   return CUDA_SUCCESS;
 }
-nvmlReturn_t nvml_uuid(nvmlDevice_t, char* uuid, unsigned) {
-  std::strcpy(uuid, "GPU-00000000-0000-0000-0000-000000000000");
+nvmlReturn_t nvml_uuid(nvmlDevice_t /*device*/, char* uuid, unsigned /*size*/) {
+  constexpr char kUuid[] = "GPU-00000000-0000-0000-0000-000000000000";
+  std::memcpy(uuid, kUuid, sizeof kUuid);
   return NVML_SUCCESS;
 }
-nvmlReturn_t nvml_memory(nvmlDevice_t, nvmlMemory_t* memory) {
+nvmlReturn_t nvml_memory(nvmlDevice_t /*device*/, nvmlMemory_t* memory) {
   *memory = {kTotal, kTotal / 2, kTotal / 2};
   return NVML_SUCCESS;
 }

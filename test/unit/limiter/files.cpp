@@ -13,7 +13,7 @@
 namespace vgpu::limiter {
 
 SharedFile::SharedFile(std::size_t size)
-    : path_(testing::TempDir() + "vgpu-limiter-XXXXXX"), size_(size), memory_(nullptr) {
+    : path_(testing::TempDir() + "vgpu-limiter-XXXXXX"), size_(size) {
   const int fd = mkostemp(path_.data(), O_CLOEXEC);
   EXPECT_EQ(ftruncate(fd, static_cast<off_t>(size)), 0);
   memory_ = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);

@@ -30,7 +30,7 @@ class SharedFile {
  private:
   std::string path_;
   std::size_t size_;
-  void* memory_;
+  void* memory_ = nullptr;
 };
 
 struct Card {

@@ -107,7 +107,8 @@ TEST_F(Hooks, GiveMemoryBackWhoseRealSizeDoesNotFit) {
   fake_driver().pitch = 2048;
   CUdeviceptr pointer = 0;
   std::size_t pitch = 0;
-  EXPECT_EQ(cuMemAllocPitch_v2(&pointer, &pitch, 512, 680 * 2048, 4), CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_EQ(cuMemAllocPitch_v2(&pointer, &pitch, 512, std::size_t{680} * 2048, 4),
+            CUDA_ERROR_OUT_OF_MEMORY);
   EXPECT_EQ(fake_driver().frees, 1);
   EXPECT_EQ(usage->used(), 320 * kMiB);
   release();
