@@ -21,6 +21,9 @@ namespace {
 constexpr std::size_t kMaxDirectories = 1024;
 constexpr std::size_t kMaxEntries =
     32768;  // of one directory; beyond it only the names the loader asks for are tried
+// Each takes two descriptors. No image has more; one that has would exhaust them, and what cannot
+// be opened is not found.
+constexpr std::size_t kMaxFiles = 200;
 constexpr std::size_t kMaxConfigFiles = 256;
 constexpr std::size_t kMaxConfigBytes = std::size_t{64} << 10U;
 constexpr std::size_t kMaxCacheBytes = std::size_t{8} << 20U;
@@ -135,8 +138,10 @@ class Search {
       if (!seen.insert(file).second)
         continue;
       const auto text = root_.read(proc_, file, kMaxConfigBytes);
-      if (!text)
+      if (!text) {
+        note_exhausted(text.error());
         continue;
+      }
       const LoaderConfig config = parse_loader_config(*text, file.substr(0, file.rfind('/')));
       for (const std::string& directory : config.directories)
         add_directory(directory);
@@ -149,8 +154,10 @@ class Search {
 
   void add_cache() {
     const auto cache = root_.read(proc_, "/etc/ld.so.cache", kMaxCacheBytes);
-    if (!cache)
+    if (!cache) {
+      note_exhausted(cache.error());
       return;
+    }
     for (const std::string& path : driver_paths_in_cache(*cache))
       add_file(path);
   }
@@ -170,10 +177,10 @@ class Search {
         for (const std::string& name : names_in(path))
           if (::fnmatch(std::string(part).c_str(), name.c_str(), FNM_PERIOD) == 0)
             next.push_back(std::string(path).append("/").append(name));
-      }
-      if (next.size() > kMaxDirectories) {
-        too_many_ = true;
-        return {};
+        if (next.size() > kMaxDirectories) {
+          too_many_ = true;
+          return {};
+        }
       }
       paths = std::move(next);
     }
@@ -198,8 +205,10 @@ class Search {
 
   void add_one_directory(std::string_view directory) {
     const auto fd = root_.open_path(directory, O_DIRECTORY);
-    if (!fd)
+    if (!fd) {
+      note_exhausted(fd.error());
       return;
+    }
     // By path, not by identity: one directory mounted twice shows each file twice.
     const auto path = proc_.path_of(fd->get());
     if (!path || !directories_.insert(*path).second)
@@ -223,21 +232,36 @@ class Search {
     auto file = inspect(path);
     if (!file) {
       // What vanished meanwhile cannot be loaded; any other trouble could hide a driver.
-      if (file.error().code != Code::kNotFound && !problem_.has_value())
-        problem_ = file.error().within("look at '" + std::string(path) + "' in the container");
+      if (file.error().code != Code::kNotFound)
+        note(file.error().within("look at '" + std::string(path) + "' in the container"));
       return;
     }
-    if (file->has_value() && paths_.insert((*file)->path).second)
+    if (!file->has_value() || !paths_.insert((*file)->path).second)
+      return;
+    if (files_.size() < kMaxFiles)
       files_.push_back(std::move(**file));
+    else
+      note({Code::kInvalidArgument, "the container has more than " + std::to_string(kMaxFiles) +
+                                        " files with names of the driver's libraries; remove those "
+                                        "it does not need"});
+  }
+
+  // What cannot be read does not matter to the loader either, unless it is for a limit of ours.
+  void note_exhausted(const Error& error) {
+    if (error.code == Code::kExhausted)
+      note(error.within("look through the container's libraries"));
+  }
+
+  // The first trouble decides.
+  void note(Error error) {
+    if (!problem_.has_value())
+      problem_ = std::move(error);
   }
 
   // Nothing, if the path leads to no library file that is of interest.
   Result<std::optional<DriverFile>> inspect(std::string_view path) const {
     DriverFile found;
-    auto file = root_.open_path(path);
-    if (!file)
-      return std::optional<DriverFile>{};
-    found.file = std::move(*file);
+    TRY(found.file, root_.open_path(path), "find");
     struct statx status {};
     if (::statx(found.file.get(), "", AT_EMPTY_PATH, STATX_BASIC_STATS, &status) != 0)
       return fail(system_error("status", errno));

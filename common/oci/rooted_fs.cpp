@@ -24,6 +24,17 @@ std::string quoted(std::string_view path) {
   return "open '" + std::string(path) + "'";
 }
 
+// A path that leads nowhere is not found, whatever the reason; a lack of descriptors or memory is
+// not the path's fault and must not pass for it.
+Error open_error(std::string_view path, int error_number) {
+  Error error = system_error(quoted(path), error_number);
+  if (error_number == ELOOP || error_number == ENAMETOOLONG)
+    error.code = Code::kNotFound;
+  if (error_number == EMFILE || error_number == ENFILE)
+    error.code = Code::kExhausted;
+  return error;
+}
+
 int kernel_open(int root, const char* path, int flags) {
   open_how how{};
   how.flags = static_cast<__u64>(flags);
@@ -77,17 +88,17 @@ Result<UniqueFd> open_by_hand(int root, std::string_view path, int flags) {
     UniqueFd next(::openat(parent, part.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC));
     struct stat status {};
     if (!next || ::fstat(next.get(), &status) != 0)
-      return fail(system_error(quoted(path), errno));
+      return fail(open_error(path, errno));
     if (!S_ISLNK(status.st_mode)) {
       if (!pending.empty() && !S_ISDIR(status.st_mode))
-        return fail(system_error(quoted(path), ENOTDIR));
+        return fail(open_error(path, ENOTDIR));
       walked.push_back(std::move(next));
       continue;
     }
     if (pending.empty() && (flags & O_NOFOLLOW) != 0)
       return next;
     if (++links > kMaxLinks)
-      return fail(system_error(quoted(path), ELOOP));
+      return fail(open_error(path, ELOOP));
     TRY(const std::string target, link_target(next.get()), quoted(path));
     if (!target.empty() && target.front() == '/')
       walked.clear();
@@ -96,14 +107,14 @@ Result<UniqueFd> open_by_hand(int root, std::string_view path, int flags) {
   if (walked.empty()) {
     UniqueFd top(::openat(root, ".", O_PATH | O_CLOEXEC | O_DIRECTORY));
     if (!top)
-      return fail(system_error(quoted(path), errno));
+      return fail(open_error(path, errno));
     return top;
   }
   struct stat status {};
   if (::fstat(walked.back().get(), &status) != 0)
-    return fail(system_error(quoted(path), errno));
+    return fail(open_error(path, errno));
   if ((flags & O_DIRECTORY) != 0 && !S_ISDIR(status.st_mode))
-    return fail(system_error(quoted(path), ENOTDIR));
+    return fail(open_error(path, ENOTDIR));
   return std::move(walked.back());
 }
 
@@ -111,7 +122,7 @@ Result<UniqueFd> open_by_hand(int root, std::string_view path, int flags) {
 
 Result<UniqueFd> RootedFs::open_path(std::string_view path, int flags) const {
   if (path.find('\0') != std::string_view::npos || path.size() >= PATH_MAX)
-    return fail(system_error(quoted(path.substr(0, 64)), ENAMETOOLONG));
+    return fail(open_error(path.substr(0, 64), ENAMETOOLONG));
   if (resolver_ == Resolver::kKernel) {
     const std::string text = path.empty() ? "/" : std::string(path);
     UniqueFd fd(kernel_open(root_.get(), text.c_str(), O_PATH | O_CLOEXEC | flags));
@@ -119,7 +130,7 @@ Result<UniqueFd> RootedFs::open_path(std::string_view path, int flags) const {
       return fd;
     // EPERM is not an answer of openat2 with O_PATH: it is a filter that does not know the call.
     if (errno != ENOSYS && errno != EPERM)
-      return fail(system_error(quoted(path), errno));
+      return fail(open_error(path, errno));
   }
   return open_by_hand(root_.get(), path, flags);
 }
@@ -214,7 +225,7 @@ Result<std::string> read_all(int fd, std::size_t max_bytes) {
     if (length == 0)
       return text;
     if (text.size() + static_cast<std::size_t>(length) > max_bytes)
-      return fail(Code::kInvalidArgument, "longer than " + std::to_string(max_bytes) + " bytes");
+      return fail(Code::kExhausted, "longer than " + std::to_string(max_bytes) + " bytes");
     text.append(buffer.data(), static_cast<std::size_t>(length));
   }
 }

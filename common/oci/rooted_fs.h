@@ -65,7 +65,8 @@ class RootedFs {
   };
   static Result<Listing> list(int directory_fd, std::size_t max_entries);
 
-  // Contents of a regular file, kInvalidArgument if it is none or is longer than `max_bytes`.
+  // Contents of a regular file; kInvalidArgument if it is none, kExhausted if it is longer than
+  // `max_bytes`.
   Result<std::string> read(const OwnProc& proc, std::string_view path, std::size_t max_bytes) const;
 
   int fd() const { return root_.get(); }
@@ -75,7 +76,7 @@ class RootedFs {
   Resolver resolver_;
 };
 
-// Up to `max_bytes` of an open file; kInvalidArgument if there are more.
+// Up to `max_bytes` of an open file; kExhausted if there are more.
 Result<std::string> read_all(int fd, std::size_t max_bytes);
 
 }  // namespace vgpu::oci

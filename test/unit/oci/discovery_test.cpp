@@ -1,6 +1,7 @@
 #include "common/oci/discovery.h"
 
 #include <fcntl.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -167,6 +168,40 @@ TEST_F(DiscoveryTest, RefusesAContainerThatNamesDirectoriesWithoutEnd) {
   const auto files = find();
   ASSERT_FALSE(files);
   EXPECT_THAT(files.error().message, ::testing::HasSubstr("more than 1024 directories"));
+}
+
+TEST_F(DiscoveryTest, RefusesAContainerWithDriverNamesWithoutEnd) {
+  for (int i = 0; i < 250; ++i)
+    write(root() + "/usr/lib/libcuda.so." + std::to_string(i), "");
+  const auto files = find();
+  ASSERT_FALSE(files);
+  EXPECT_THAT(files.error().message, ::testing::HasSubstr("more than 200 files with names"));
+}
+
+TEST_F(DiscoveryTest, DoesNotTakeALackOfDescriptorsForAMissingFile) {
+  for (int i = 0; i < 50; ++i)
+    library("/usr/lib/libcuda.so." + std::to_string(i));
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit few{40, before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &few), 0);
+  const auto files = find();
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_FALSE(files);
+}
+
+TEST_F(DiscoveryTest, RefusesAConfigurationTooLongToRead) {
+  write(root() + "/etc/ld.so.conf", std::string(70000, '#'));
+  EXPECT_FALSE(find());
+}
+
+TEST_F(DiscoveryTest, RefusesPatternsThatMatchWithoutEnd) {
+  for (int i = 0; i < 40; ++i)
+    std::filesystem::create_directories(root() + "/a/" + std::to_string(i));
+  for (int i = 0; i < 40; ++i)
+    link(root() + "/a/1/" + std::to_string(i), "/a");
+  write(root() + "/etc/ld.so.conf", "include /a/*/*/*/*/*/*/*/*\n");
+  EXPECT_FALSE(find());
 }
 
 TEST(LoaderConfig, KnowsCommentsIncludesAndOldSuffixes) {
