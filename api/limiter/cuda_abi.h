@@ -4,6 +4,8 @@
 #ifndef VGPU_API_LIMITER_CUDA_ABI_H
 #define VGPU_API_LIMITER_CUDA_ABI_H
 
+/* NOLINTBEGIN(modernize-use-using,modernize-redundant-void-arg,modernize-deprecated-headers): C reads this too */
+
 #include <stddef.h>
 #include <stdint.h>
 
@@ -166,5 +168,7 @@ CUresult cuLaunchKernel_ptsz(CUfunction function, unsigned int gridX, unsigned i
 #ifdef __cplusplus
 }
 #endif
+
+/* NOLINTEND(modernize-use-using,modernize-redundant-void-arg,modernize-deprecated-headers) */
 
 #endif

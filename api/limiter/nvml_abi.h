@@ -4,6 +4,8 @@
 #ifndef VGPU_API_LIMITER_NVML_ABI_H
 #define VGPU_API_LIMITER_NVML_ABI_H
 
+/* NOLINTBEGIN(modernize-use-using,modernize-redundant-void-arg,modernize-deprecated-headers): also C */
+
 #include <stddef.h>
 #include <stdint.h>
 
@@ -135,5 +137,7 @@ nvmlReturn_t nvmlDeviceGetPowerUsage(nvmlDevice_t device, unsigned int* milliwat
 #ifdef __cplusplus
 }
 #endif
+
+/* NOLINTEND(modernize-use-using,modernize-redundant-void-arg,modernize-deprecated-headers) */
 
 #endif

@@ -1,3 +1,7 @@
+#include <sched.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include <vector>
@@ -33,7 +37,7 @@ TEST(SimulatedDriver, RefusesEveryCallBeforeCuInit) {
 
 TEST(SimulatedDriver, FindsNoDeviceWithoutAStateFile) {
   in_child([] {
-    setenv("NVIDIA_SIM_STATE", "/nonexistent", 1);
+    set_environment("NVIDIA_SIM_STATE", "/nonexistent");
     Library cuda;
     EXPECT_EQ(CALL(cuda, cuInit)(0), CUDA_ERROR_NO_DEVICE);
     Library nvml("driver", "libnvidia-ml.so.1");
@@ -61,10 +65,42 @@ TEST(SimulatedDriver, ShowsTheCardsOfTheScenario) {
   });
 }
 
+// A card is visible where its device node exists and may be opened, even with no kernel driver
+// behind it.
+TEST(SimulatedDriver, ShowsOnlyTheCardsWhoseDeviceNodesItCanOpen) {
+  if (missing("root", geteuid() == 0))
+    GTEST_SKIP() << "device nodes need root";
+  Node node;
+  node.state().file().options.check_nodes = 1;
+  auto in_private_dev = [](const std::function<void()>& body) {
+    in_child([&] {
+      ASSERT_EQ(unshare(CLONE_NEWNS), 0);
+      ASSERT_EQ(mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr), 0);
+      ASSERT_EQ(mount("tmpfs", "/dev", "tmpfs", 0, nullptr), 0);
+      body();
+    });
+  };
+  in_private_dev([] {
+    Library cuda;
+    EXPECT_EQ(CALL(cuda, cuInit)(0), CUDA_ERROR_NO_DEVICE);
+  });
+  in_private_dev([] {
+    ASSERT_EQ(mknod("/dev/nvidia1", S_IFCHR | 0666, makedev(195, 1)), 0);
+    Library cuda;
+    ASSERT_EQ(CALL(cuda, cuInit)(0), CUDA_SUCCESS);
+    int count = 0;
+    EXPECT_EQ(CALL(cuda, cuDeviceGetCount)(&count), CUDA_SUCCESS);
+    EXPECT_EQ(count, 1);
+    CUuuid uuid{};
+    EXPECT_EQ(CALL(cuda, cuDeviceGetUuid)(&uuid, 0), CUDA_SUCCESS);
+    EXPECT_EQ(uuid.bytes[0], 0x55);
+  });
+}
+
 TEST(SimulatedDriver, HonoursCudaVisibleDevices) {
   Node node;
   in_child([] {
-    setenv("CUDA_VISIBLE_DEVICES", "GPU-5555,0,7,1", 1);
+    set_environment("CUDA_VISIBLE_DEVICES", "GPU-5555,0,7,1");
     Library cuda;
     ASSERT_EQ(CALL(cuda, cuInit)(0), CUDA_SUCCESS);
     int count = 0;

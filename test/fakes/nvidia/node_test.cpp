@@ -84,7 +84,7 @@ TEST(SimulatedNode, GivesTheMemoryOfTheDeadToWhoNeedsIt) {
 TEST(SimulatedNode, CountsPeaksPerGroupExactly) {
   Node node;
   auto user = [](const char* group) {
-    setenv("NVIDIA_SIM_GROUP", group, 1);
+    set_environment("NVIDIA_SIM_GROUP", group);
     Library cuda;
     start(cuda);
     CALL(cuda, cuMemFree_v2)(allocate(cuda, 100 * kMiB));

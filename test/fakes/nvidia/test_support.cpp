@@ -52,14 +52,19 @@ Node::Node(const std::string& extra) : directory_(make_directory()) {
   std::string path = directory_ + "/state";
   std::ofstream(path, std::ios::binary)
       .write(reinterpret_cast<const char*>(file.get()), sizeof *file);
-  setenv("NVIDIA_SIM_STATE", path.c_str(), 1);
+  set_environment("NVIDIA_SIM_STATE", path.c_str());
   state_ = State::open(path.c_str());
   EXPECT_NE(state_, nullptr);
 }
 
 Node::~Node() {
-  unsetenv("NVIDIA_SIM_STATE");
+  set_environment("NVIDIA_SIM_STATE", "");
   std::filesystem::remove_all(directory_);
+}
+
+void set_environment(const char* name, const char* value) {
+  // NOLINTNEXTLINE(concurrency-mt-unsafe): a test has one thread
+  setenv(name, value, 1);
 }
 
 nlohmann::json Node::ledger() {
@@ -142,6 +147,7 @@ CUcontext start(const Library& cuda, CUdevice device) {
 bool missing(const char* need, bool is_met) {
   if (is_met)
     return false;
+  // NOLINTNEXTLINE(concurrency-mt-unsafe): a test has one thread
   const char* required = getenv("VGPU_REQUIRE");
   std::string list = "," + std::string(required == nullptr ? "" : required) + ",";
   EXPECT_EQ(list.find("," + std::string(need) + ","), std::string::npos)

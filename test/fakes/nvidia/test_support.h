@@ -69,6 +69,9 @@ class Child {
   pid_t pid_ = -1;
 };
 
+// For this process and its children; an empty value is as good as none.
+void set_environment(const char* name, const char* value);
+
 // The usual start: cuInit and a context on a card.
 CUcontext start(const Library& cuda, CUdevice device = 0);
 

@@ -15,7 +15,7 @@ void remove_from_stack(CUctx_st* context) {
 }  // namespace
 
 bool is_context(CUctx_st* context) {
-  return driver().contexts.count(context) != 0;
+  return driver().contexts.contains(context);
 }
 
 CUresult current_context(CUctx_st** context) {

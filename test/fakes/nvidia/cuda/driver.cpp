@@ -22,6 +22,7 @@ void after_fork_in_child() {
 // CUDA_VISIBLE_DEVICES: indices or UUID prefixes, in the order in which they become devices; the
 // first that fits no card ends the list.
 std::vector<unsigned> chosen_cards(const State& node, const std::vector<unsigned>& cards) {
+  // NOLINTNEXTLINE(concurrency-mt-unsafe): read once, as the real library reads its variables
   const char* list = getenv("CUDA_VISIBLE_DEVICES");
   if (list == nullptr)
     return cards;

@@ -11,7 +11,7 @@ std::set<CUevent_st*>& events() {
 }
 
 bool is_event(CUevent event) {
-  return events().count(event) != 0 && event->alive;
+  return events().contains(event) && event->alive;
 }
 
 CUresult record(CUevent event, CUstream handle, bool per_thread) {

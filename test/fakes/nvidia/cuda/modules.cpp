@@ -63,7 +63,7 @@ CUresult launch(CUfunction function, const Shape& shape, CUstream handle, void**
                 void** extra, bool per_thread) {
   std::unique_lock<std::mutex> lock(driver().lock);
   const Options& options = driver().state->file().options;
-  if (functions().count(function) == 0 || !function->module->alive)
+  if (!functions().contains(function) || !function->module->alive)
     return CUDA_ERROR_INVALID_HANDLE;
   uint64_t value = 0;
   if (!shape.is_possible() || (parameters != nullptr && extra != nullptr) ||
@@ -119,7 +119,7 @@ CUresult cuModuleLoadDataEx(CUmodule* module, const void* image, unsigned int /*
 CUresult cuModuleUnload(CUmodule module) {
   SIM_ENTER(cuModuleUnload);
   SIM_LOCK();
-  if (driver().modules.count(module) == 0 || !module->alive)
+  if (!driver().modules.contains(module) || !module->alive)
     return CUDA_ERROR_INVALID_HANDLE;
   vgpu::sim::unload(module);
   return CUDA_SUCCESS;
@@ -130,7 +130,7 @@ CUresult cuModuleGetFunction(CUfunction* function, CUmodule module, const char* 
   if (function == nullptr || name == nullptr)
     return CUDA_ERROR_INVALID_VALUE;
   SIM_LOCK();
-  if (driver().modules.count(module) == 0 || !module->alive)
+  if (!driver().modules.contains(module) || !module->alive)
     return CUDA_ERROR_INVALID_HANDLE;
   if (*name == '\0')
     return CUDA_ERROR_NOT_FOUND;

@@ -88,7 +88,7 @@ CUresult find_stream(CUstream handle, bool per_thread, CUstream_st** stream) {
     *stream = default_stream(own ? thread_defaults : streams().defaults, context);
     return CUDA_SUCCESS;
   }
-  if (streams().all.count(handle) == 0 || !handle->alive)
+  if (!streams().all.contains(handle) || !handle->alive)
     return CUDA_ERROR_INVALID_HANDLE;
   *stream = handle;
   return CUDA_SUCCESS;
@@ -258,7 +258,7 @@ CUresult cuStreamCreate(CUstream* stream, unsigned int flags) {
 CUresult cuStreamDestroy_v2(CUstream stream) {
   SIM_ENTER(cuStreamDestroy_v2);
   SIM_LOCK();
-  if (vgpu::sim::streams().all.count(stream) == 0 || !stream->alive)
+  if (!vgpu::sim::streams().all.contains(stream) || !stream->alive)
     return CUDA_ERROR_INVALID_HANDLE;
   vgpu::sim::destroy(*stream);
   return CUDA_SUCCESS;
