@@ -1,6 +1,7 @@
-/* The part of the CUDA driver ABI that this project meets, written from the public documentation of the driver API: types and
- * symbols under their exported, versioned names (no renaming macros), so that a declaration here is the ABI itself. Numbers and
- * layouts are facts of the ABI, 64-bit Linux. Used by the limiter, by the simulated driver and by test programs. */
+/* The part of the CUDA driver ABI that this project meets, written from the public documentation of
+ * the driver API: types and symbols under their exported, versioned names (no renaming macros), so
+ * that a declaration here is the ABI itself. Numbers and layouts are facts of the ABI, 64-bit
+ * Linux. Used by the limiter, by the simulated driver and by test programs. */
 #ifndef VGPU_API_LIMITER_CUDA_ABI_H
 #define VGPU_API_LIMITER_CUDA_ABI_H
 
@@ -109,9 +110,10 @@ CUresult cuDevicePrimaryCtxSetFlags(CUdevice device, unsigned int flags);
 CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice device, unsigned int flags);
 CUresult cuCtxCreate(CUcontext* context, unsigned int flags, CUdevice device);
 CUresult cuCtxCreate_v2(CUcontext* context, unsigned int flags, CUdevice device);
-CUresult cuCtxCreate_v3(CUcontext* context, CUexecAffinityParam* affinity, int affinityCount, unsigned int flags,
+CUresult cuCtxCreate_v3(CUcontext* context, CUexecAffinityParam* affinity, int affinityCount,
+                        unsigned int flags, CUdevice device);
+CUresult cuCtxCreate_v4(CUcontext* context, CUctxCreateParams* parameters, unsigned int flags,
                         CUdevice device);
-CUresult cuCtxCreate_v4(CUcontext* context, CUctxCreateParams* parameters, unsigned int flags, CUdevice device);
 CUresult cuCtxDestroy(CUcontext context);
 CUresult cuCtxDestroy_v2(CUcontext context);
 CUresult cuCtxPushCurrent_v2(CUcontext context);
@@ -142,7 +144,8 @@ CUresult cuMemsetD8_v2_ptds(CUdeviceptr pointer, unsigned char value, size_t cou
 
 /* Code, streams, events, launches. */
 CUresult cuModuleLoadData(CUmodule* module, const void* image);
-CUresult cuModuleLoadDataEx(CUmodule* module, const void* image, unsigned int optionCount, int* options, void** values);
+CUresult cuModuleLoadDataEx(CUmodule* module, const void* image, unsigned int optionCount,
+                            int* options, void** values);
 CUresult cuModuleUnload(CUmodule module);
 CUresult cuModuleGetFunction(CUfunction* function, CUmodule module, const char* name);
 CUresult cuStreamCreate(CUstream* stream, unsigned int flags);
@@ -158,12 +161,14 @@ CUresult cuEventRecord_ptsz(CUevent event, CUstream stream);
 CUresult cuEventQuery(CUevent event);
 CUresult cuEventSynchronize(CUevent event);
 CUresult cuEventElapsedTime(float* milliseconds, CUevent start, CUevent end);
-CUresult cuLaunchKernel(CUfunction function, unsigned int gridX, unsigned int gridY, unsigned int gridZ, unsigned int blockX,
-                        unsigned int blockY, unsigned int blockZ, unsigned int sharedBytes, CUstream stream,
+CUresult cuLaunchKernel(CUfunction function, unsigned int gridX, unsigned int gridY,
+                        unsigned int gridZ, unsigned int blockX, unsigned int blockY,
+                        unsigned int blockZ, unsigned int sharedBytes, CUstream stream,
                         void** parameters, void** extra);
-CUresult cuLaunchKernel_ptsz(CUfunction function, unsigned int gridX, unsigned int gridY, unsigned int gridZ,
-                             unsigned int blockX, unsigned int blockY, unsigned int blockZ, unsigned int sharedBytes,
-                             CUstream stream, void** parameters, void** extra);
+CUresult cuLaunchKernel_ptsz(CUfunction function, unsigned int gridX, unsigned int gridY,
+                             unsigned int gridZ, unsigned int blockX, unsigned int blockY,
+                             unsigned int blockZ, unsigned int sharedBytes, CUstream stream,
+                             void** parameters, void** extra);
 
 #ifdef __cplusplus
 }
