@@ -4,7 +4,7 @@
 #ifndef VGPU_API_LIMITER_NVML_ABI_H
 #define VGPU_API_LIMITER_NVML_ABI_H
 
-/* NOLINTBEGIN(modernize-use-using,modernize-redundant-void-arg,modernize-deprecated-headers): C *
+/* NOLINTBEGIN(modernize-use-using,modernize-redundant-void-arg,modernize-deprecated-headers): C */
 
 #include <stddef.h>
 #include <stdint.h>
