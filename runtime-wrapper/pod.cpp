@@ -84,7 +84,7 @@ std::string pod_uid_of_cgroup(std::string_view cgroups_path) {
     std::string found(part.substr(3));
     if (slice)
       std::replace(found.begin(), found.end(), '_', '-');
-    if (gpu::is_pod_uid(found))
+    if (found.size() >= kLeastUid && gpu::is_pod_uid(found))
       uid = found;
   }
   return uid;
