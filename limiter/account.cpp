@@ -47,6 +47,10 @@ Doubt Account::prepare() {
   if (ready_.load(std::memory_order_acquire)) {
     return Doubt::kNone;
   }
+  // Before any lock is taken, so that no child inherits one that is held.
+  if (!child_handler_set_.exchange(true)) {
+    __register_atfork(nullptr, nullptr, begin_child, nullptr);
+  }
   const Locked lock(preparing_);
   if (ready_.load(std::memory_order_acquire)) {
     return Doubt::kNone;
@@ -62,10 +66,6 @@ Doubt Account::prepare() {
   if (doubt != Doubt::kNone) {
     return doubt;
   }
-  if (!child_handler_set_) {
-    __register_atfork(nullptr, nullptr, begin_child, nullptr);
-    child_handler_set_ = true;
-  }
   ready_.store(true, std::memory_order_release);
   return Doubt::kNone;
 }
@@ -73,6 +73,7 @@ Doubt Account::prepare() {
 // A child of a fork holds none of its parent's memory and is a process of its own.
 void Account::begin_child() {
   the_account.preparing_.unlock();
+  the_account.naming.unlock();
   the_account.ledger_.forget_in_child();
   the_account.pointers.clear();
   the_account.contexts.clear();

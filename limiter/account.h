@@ -41,6 +41,7 @@ class Account {
 
   PointerTable pointers;
   ContextTable contexts;
+  SpinLock naming;  // guards what is known of the cards by those who ask the driver
 
  private:
   static void begin_child();
@@ -49,7 +50,7 @@ class Account {
   const char* usage_path_ = VGPU_USAGE_PATH;
   std::atomic<bool> ready_{false};
   bool host_open_ = false;
-  bool child_handler_set_ = false;
+  std::atomic<bool> child_handler_set_{false};
   SpinLock preparing_;
   HostPage host_;
   Ledger ledger_;

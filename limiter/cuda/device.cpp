@@ -18,7 +18,6 @@ struct Name {
 };
 
 Name names[kMaxOrdinal];
-SpinLock naming;
 
 void write_uuid(const CUuuid& uuid, char* text) {
   constexpr char kDigits[] = "0123456789abcdef";
@@ -52,7 +51,7 @@ CUresult uuid_of(CUdevice ordinal, const char** uuid) {
     if (result != CUDA_SUCCESS) {
       return result;
     }
-    const Locked lock(naming);
+    const Locked lock(account().naming);
     if (!name.known.load(std::memory_order_acquire)) {
       write_uuid(bytes, name.text);
       name.known.store(true, std::memory_order_release);
