@@ -59,6 +59,7 @@ Node::Node(const std::string& extra) : directory_(make_directory()) {
 
 Node::~Node() {
   set_environment("NVIDIA_SIM_STATE", "");
+  delete state_;
   std::filesystem::remove_all(directory_);
 }
 

@@ -13,6 +13,12 @@ uint64_t align_up(uint64_t value, uint64_t unit) {
   return (value + unit - 1) / unit * unit;
 }
 
+// Device addresses are addresses of this process.
+void* to_host(uint64_t address) {
+  return reinterpret_cast<void*>(
+      address);  // NOLINT(performance-no-int-to-ptr): a CUdeviceptr is an integer
+}
+
 }  // namespace
 
 bool Arena::reserve() {
@@ -61,8 +67,8 @@ void Arena::give_back(uint64_t address, uint64_t size, bool touched) {
   if (touched && size >= kBlock) {
     // Its pages hold nothing else: they go back to the kernel.
     uint64_t whole = size / kBlock * kBlock;
-    madvise(reinterpret_cast<void*>(address), whole, MADV_DONTNEED);
-    mprotect(reinterpret_cast<void*>(address), whole, PROT_NONE);
+    madvise(to_host(address), whole, MADV_DONTNEED);
+    mprotect(to_host(address), whole, PROT_NONE);
   }
   auto next = free_.lower_bound(address);
   if (next != free_.end() && next->first == address + size) {
@@ -87,7 +93,7 @@ void Arena::give_back(uint64_t address, uint64_t size, bool touched) {
 bool Arena::make_accessible(uint64_t address, uint64_t size) {
   uint64_t begin = address / kBlock * kBlock;
   uint64_t end = align_up(address + size, kBlock);
-  return mprotect(reinterpret_cast<void*>(begin), end - begin, PROT_READ | PROT_WRITE) == 0;
+  return mprotect(to_host(begin), end - begin, PROT_READ | PROT_WRITE) == 0;
 }
 
 }  // namespace vgpu::sim

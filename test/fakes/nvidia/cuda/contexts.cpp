@@ -119,7 +119,6 @@ CUresult destroy_created(CUcontext context) {
 }  // namespace vgpu::sim
 
 using vgpu::sim::Device;
-using vgpu::sim::driver;
 using vgpu::sim::find_device;
 using vgpu::sim::is_context;
 using vgpu::sim::stack;

@@ -85,6 +85,7 @@ CUresult launch(CUfunction function, const Shape& shape, CUstream handle, void**
     advance(*stream, now_ns());
   }
   if (function->work == CUfunc_st::Work::kWaitWord)
+    // NOLINTNEXTLINE(performance-no-int-to-ptr): the kernel's parameter is the address
     enqueue_wait(*stream, reinterpret_cast<const volatile uint32_t*>(value));
   else
     enqueue_kernel(*stream, value * 1000);
