@@ -113,6 +113,7 @@ TEST(Ledger, NeverPassesTheLimitWhenThreadsRace) {
   TestLedger ledger(file);
   std::atomic<int> granted{0};
   std::vector<std::thread> threads;
+  threads.reserve(8);
   for (int i = 0; i < 8; ++i) {
     threads.emplace_back([&] {
       while (ledger.charge(7, 10000) == Charge::kGranted) {
@@ -131,6 +132,7 @@ TEST(Ledger, IsEmptyAgainAfterThreadsChargeAndUncharge) {
   const TestUsageFile file;
   TestLedger ledger(file);
   std::vector<std::thread> threads;
+  threads.reserve(4);
   for (int i = 0; i < 4; ++i) {
     threads.emplace_back([&] {
       for (int round = 0; round < 2000; ++round) {
