@@ -29,7 +29,7 @@ inline constexpr std::string_view kAllocationAnnotation = "vgpu.io/allocation";
 inline constexpr std::string_view kSignatureAnnotation = "vgpu.io/signature";
 inline constexpr std::string_view kSignatureDomain = "vgpu.io/allocation/v1\n";
 inline constexpr std::string_view kRequestedVariable = "VGPU_REQUESTED";
-inline constexpr std::size_t kMaxAllocationBytes = 16 * 1024;
+inline constexpr std::size_t kMaxAllocationBytes = std::size_t{16} * 1024;
 
 inline constexpr std::string_view kTrustDirectory = "/etc/vgpu/trust.d";
 inline constexpr std::string_view kRuntimeConfig = "/etc/vgpu/runtime.toml";

@@ -1,9 +1,6 @@
 #include "runtime-wrapper/start.h"
 
-#include <poll.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <optional>
@@ -18,8 +15,8 @@ namespace vgpu::runtime {
 namespace {
 
 constexpr std::size_t kMaxRuntimeStateBytes = std::size_t{16} << 20U;
-constexpr std::size_t kMaxProcBytes = 64 * 1024;
-constexpr std::size_t kMaxIdWords = 8;
+constexpr std::size_t kMaxIdWords = 8;  // of a command line that are tried as ids
+constexpr std::size_t kMaxPidBytes = 64;
 
 // A container of which a command speaks, as far as we know it.
 struct Known {
@@ -81,39 +78,13 @@ Status check_never_ours(const Context& context, const Known& known) {
   return {};
 }
 
-// What the last part of a process's cgroup is called: "<id>" or, under systemd,
-// "<prefix>-<id>.scope".
-std::string cgroup_leaf(const oci::ContainerState& state) {
-  if (state.cgroups_path.empty())
-    return state.id;
-  const auto parts = split(state.cgroups_path, ':');
-  if (parts.size() == 3) {
-    return (parts[1].empty() ? "" : std::string(parts[1]) + "-") + std::string(parts[2]) + ".scope";
-  }
-  return state.cgroups_path.substr(state.cgroups_path.rfind('/') + 1);
-}
-
-Status check_cgroup(const oci::ContainerState& state, pid_t pid) {
-  const std::string path = "/proc/" + std::to_string(pid) + "/cgroup";
-  TRY(const std::string text, read_file(path, kMaxProcBytes, Owner::kAnyone), "check process");
-  const std::string leaf = cgroup_leaf(state);
-  for (const std::string_view line : split(text, '\n')) {
-    // crun puts the program one level further down.
-    for (const std::string_view part : split(line, '/')) {
-      if (part == leaf)
-        return {};
-    }
-  }
-  return fail(Code::kPermission, "process " + std::to_string(pid) + " of '" + state.pid_file +
-                                     "' is not in the container's cgroup ('" + leaf + "')");
-}
-
 Result<pid_t> read_pid(const oci::ContainerState& state) {
   if (state.pid_file.empty()) {
     return fail(Code::kInvalidArgument,
                 "the container was created without '--pid-file', so its process cannot be found");
   }
-  TRY(const std::string text, read_file(state.pid_file, 64, Owner::kAnyone), "find process");
+  TRY(const std::string text, read_file(state.pid_file, kMaxPidBytes, Owner::kAnyone),
+      "find process");
   const auto pid = to_unsigned(trim(text));
   if (!pid || *pid <= 1 || *pid > INT32_MAX) {
     return fail(Code::kInvalidArgument, "'" + state.pid_file + "' holds no process id");
@@ -125,17 +96,6 @@ Status substitute(const Context& context, const oci::ContainerState& state) {
   if (!context.config)
     return fail(context.config.error());
   TRY(const pid_t pid, read_pid(state), "find process");
-  const UniqueFd process(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
-  if (!process && errno != ENOSYS) {
-    return fail(system_error("open process " + std::to_string(pid), errno));
-  }
-  if (auto checked = check_cgroup(state, pid); !checked)
-    return checked;
-  // The number has meant one process since the descriptor was opened, if that one still lives.
-  pollfd ended{process.get(), POLLIN, 0};
-  if (process && ::poll(&ended, 1, 0) != 0) {
-    return fail(Code::kNotFound, "process " + std::to_string(pid) + " has ended");
-  }
   return oci::substitute_in_container(state, pid, context.config->library_dir);
 }
 

@@ -592,11 +592,11 @@ def test_start_is_refused_when_the_state_of_a_gpu_container_is_gone(node, pod):
         assert "the state of GPU container" in pod.log[-1]["msg"]
 
 
-def test_start_without_a_process_fails(node, pod):
+def test_start_fails_when_the_process_is_not_the_containers(node, pod):
     pod.allocate().create()
     node.write(f"{pod.bundle}/init.pid", str(os.getpid()))
     assert pod.command("start", pod.id).returncode == 1
-    assert "is not in the container's cgroup" in pod.log[-1]["msg"]
+    assert pod.log[-1]["msg"].startswith("vgpu: pod 'team/train-7', container 'main': put the limiter in place: ")
     assert len(node.recorded()) == 1
 
 
