@@ -97,16 +97,18 @@ def kill_points(trace):
     return list(points)[::STRIDE]
 
 
-@pytest.fixture
-def before(each_runtime):
+@contextlib.contextmanager
+def known_states(each_runtime):
     """A bundle to share; what the node looks like without a container, and with an undisturbed one."""
     model = gpu_bundle(each_runtime, pod_uid=UID)
     run_undisturbed(each_runtime, model)  # the directories that hold all containers' come with the first
     empty = files()
     running = run_undisturbed(each_runtime, model)
     assert files() == empty, "an undisturbed container leaves something"
-    yield model, empty, running
-    model.remove()
+    try:
+        yield model, empty, running
+    finally:
+        model.remove()
 
 
 def check(node, before, where):
@@ -116,43 +118,45 @@ def check(node, before, where):
     assert not rig_node.container_processes(), f"{where}: a process is left"
 
 
-def trace_of(node, action):
-    """Traces one call of the wrapper and nothing that lives on after it."""
+def test_a_create_killed_at_any_system_call_is_made_good_by_a_retry(each_runtime):
+    with known_states(each_runtime) as before:
+        kill_creates(each_runtime, before)
+
+
+def kill_creates(node, before):
     trace = node.work / "trace"
-    trace.unlink(missing_ok=True)
-    action(prefix=["strace", "-f", "-o", str(trace), "-e", "trace=!clone3"])
-    return trace
-
-
-def test_a_create_killed_at_any_system_call_is_made_good_by_a_retry(each_runtime, before):
-    trace = each_runtime.work / "trace"
-    made = gpu_bundle(each_runtime, pod_uid=UID, shared_with=before[0])
+    made = gpu_bundle(node, pod_uid=UID, shared_with=before[0])
     made.create(prefix=strace(trace, follow=False))
     made.remove()
     for point in kill_points(trace):
-        made = gpu_bundle(each_runtime, pod_uid=UID, shared_with=before[0])
+        made = gpu_bundle(node, pod_uid=UID, shared_with=before[0])
         try:
             # not followed into children: the container's own process would be one
             assert made.create(prefix=killing(point, follow=False), check=False) != 0, f"{point} was not reached"
             made.delete(force=True, check=False)
-            check(each_runtime, before, f"killed at {point}")
+            check(node, before, f"killed at {point}")
         finally:
             made.remove()
 
 
-def test_a_start_killed_at_any_system_call_is_made_good_by_a_retry(each_runtime, before):
-    trace = each_runtime.work / "trace"
-    made = gpu_bundle(each_runtime, pod_uid=UID, shared_with=before[0])
+def test_a_start_killed_at_any_system_call_is_made_good_by_a_retry(each_runtime):
+    with known_states(each_runtime) as before:
+        kill_starts(each_runtime, before)
+
+
+def kill_starts(node, before):
+    trace = node.work / "trace"
+    made = gpu_bundle(node, pod_uid=UID, shared_with=before[0])
     made.create()
     made.start(prefix=strace(trace, follow=True))
     made.remove()
     for point in kill_points(trace):
-        made = gpu_bundle(each_runtime, pod_uid=UID, shared_with=before[0])
+        made = gpu_bundle(node, pod_uid=UID, shared_with=before[0])
         try:
             made.create()
             assert made.start(prefix=killing(point, follow=True), check=False) != 0, f"{point} was not reached"
             made.delete(force=True, check=False)
-            check(each_runtime, before, f"killed at {point}")
+            check(node, before, f"killed at {point}")
         finally:
             made.remove()
 
@@ -173,14 +177,19 @@ def launcher(work):
         real.rename(HOOK)
 
 
-def test_a_clean_up_hook_killed_at_any_system_call_is_made_good_by_the_engine(each_runtime, before):
-    with launcher(each_runtime.work) as arguments:
-        trace = each_runtime.work / "trace"
+def test_a_clean_up_hook_killed_at_any_system_call_is_made_good_by_the_engine(each_runtime):
+    with known_states(each_runtime) as before:
+        kill_hooks(each_runtime, before)
+
+
+def kill_hooks(node, before):
+    with launcher(node.work) as arguments:
+        trace = node.work / "trace"
         arguments.write_text(" ".join(strace(trace, True)))
-        run_undisturbed(each_runtime, before[0])
+        run_undisturbed(node, before[0])
         for point in kill_points(trace):
             arguments.write_text("")
-            made = gpu_bundle(each_runtime, pod_uid=UID, shared_with=before[0])
+            made = gpu_bundle(node, pod_uid=UID, shared_with=before[0])
             try:
                 made.create()
                 made.start()
@@ -190,6 +199,6 @@ def test_a_clean_up_hook_killed_at_any_system_call_is_made_good_by_the_engine(ea
                 made.delete(check=False)
                 arguments.write_text("")
                 made.delete(force=True, check=False)
-                check(each_runtime, before, f"killed at {point}")
+                check(node, before, f"killed at {point}")
             finally:
                 made.remove()

@@ -10,6 +10,8 @@ SIMULATOR = "/dev/nvidia-simulator"
 NVIDIA_LOG = pathlib.Path("/run/nvidia-container-runtime.log")
 NVIDIA_CONFIG = pathlib.Path("/etc/nvidia-container-runtime")
 NVIDIA_PROGRAMS = ("nvidia-container-runtime", "nvidia-container-runtime-hook", "nvidia-cdi-hook")
+SIMULATED = "test/fakes/nvidia"
+STAND_IN = "test/fakes/nvidia-container-runtime/nvidia-container-runtime"
 DRIVER_VERSION = "580.159.04"
 DRIVER_LIBRARIES = ("libcuda", "libnvidia-ml")
 
@@ -18,11 +20,10 @@ class NotBuilt(Exception):
     """Something the node needs is not in the build directory."""
 
 
-def find(build, name):
-    for path in sorted(build.rglob(name)):
-        if path.is_file() and not path.is_symlink():
-            return path
-    raise NotBuilt(f"'{name}' is not in '{build}': build it first")
+def built(build, path):
+    if not (build / path).is_file():
+        raise NotBuilt(f"'{path}' is not in '{build}': build it first")
+    return build / path
 
 
 def product(build):
@@ -34,19 +35,19 @@ def driver(build):
     """The simulated libraries with the links a driver package makes."""
     for stem in DRIVER_LIBRARIES:
         name = f"{stem}.so.{DRIVER_VERSION}"
-        shutil.copy2(find(build, name), LIBRARIES / name)
+        shutil.copy2(built(build, f"{SIMULATED}/driver/{name}"), LIBRARIES / name)
         for link, target in ((f"{stem}.so.1", name), (f"{stem}.so", f"{stem}.so.1")):
             (LIBRARIES / link).unlink(missing_ok=True)
             (LIBRARIES / link).symlink_to(target)
     tool = pathlib.Path("/usr/bin/nvidia-sim")
-    shutil.copy2(find(build, "nvidia-sim"), tool)
+    shutil.copy2(built(build, f"{SIMULATED}/nvidia-sim"), tool)
 
 
 def nvidia_runtime(build):
     """The stand-in, or with VGPU_RIG_NVIDIA=DIRECTORY the real programs that lie there."""
     real = os.environ.get("VGPU_RIG_NVIDIA")
     for name in NVIDIA_PROGRAMS:
-        source = pathlib.Path(real) / name if real else find(build, "nvidia-container-runtime")
+        source = pathlib.Path(real) / name if real else built(build, STAND_IN)
         shutil.copy2(source, f"/usr/bin/{name}")
 
 
