@@ -18,6 +18,7 @@ namespace {
 constexpr std::string_view kDirectories[] = {"/usr/local/sbin", "/usr/local/bin", "/usr/sbin",
                                              "/usr/bin",        "/sbin",          "/bin"};
 constexpr const char* kSelf = "/proc/self/exe";
+constexpr std::string_view kStagePrefix = "VGPU_RUNTIME_STAGE=";
 
 bool same_bytes(const std::string& path, const char* other) {
   const UniqueFd left(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY));
@@ -126,14 +127,27 @@ std::string runtime_root(const Context& context, const std::string& low_level) {
   return "/run/" + low_level.substr(low_level.rfind('/') + 1);
 }
 
-Error execute(const NextRuntime& next, int stage, char** argv) {
-  // A script may lead back to us, so it keeps the count; a program that is not us cannot.
-  if (next.nvidia || !is_elf(next.path)) {
-    ::setenv(kStageVariable, std::to_string(stage + 1).c_str(), 1);
-  } else {
-    ::unsetenv(kStageVariable);
+std::optional<std::string> stage_in_environment() {
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string_view text = *entry;
+    if (text.starts_with(kStagePrefix))
+      return std::string(text.substr(kStagePrefix.size()));
   }
-  ::execv(next.path.c_str(), argv);
+  return std::nullopt;
+}
+
+Error execute(const NextRuntime& next, int stage, char** argv) {
+  std::vector<char*> environment;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    if (!std::string_view(*entry).starts_with(kStagePrefix))
+      environment.push_back(*entry);
+  }
+  std::string count = std::string(kStagePrefix) + std::to_string(stage + 1);
+  // A script may lead back to us, so it keeps the count; a program that is not us cannot.
+  if (next.nvidia || !is_elf(next.path))
+    environment.push_back(count.data());
+  environment.push_back(nullptr);
+  ::execve(next.path.c_str(), argv, environment.data());
   return system_error("execute '" + next.path + "'", errno);
 }
 

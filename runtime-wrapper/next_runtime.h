@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,7 +16,9 @@ struct NextRuntime {
 };
 
 inline constexpr int kMaxStage = 3;
-inline constexpr const char* kStageVariable = "VGPU_RUNTIME_STAGE";
+
+// How often this program has been passed on the way here, as VGPU_RUNTIME_STAGE says it.
+std::optional<std::string> stage_in_environment();
 
 // The first candidate that is an executable file and not this program (neither a link to it nor a
 // copy of it). Names are looked up in fixed directories, never in PATH. kNotFound names what was

@@ -3,7 +3,6 @@
 #include <sys/auxv.h>
 
 #include <cstdio>
-#include <cstdlib>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -22,10 +21,10 @@ constexpr int kFailed = 1;
 constexpr int kNoRuntime = 127;
 
 Result<int> read_stage() {
-  const char* text = std::getenv(kStageVariable);
-  if (text == nullptr)
+  const auto text = stage_in_environment();
+  if (!text)
     return 0;
-  const auto stage = to_unsigned(text);
+  const auto stage = to_unsigned(*text);
   if (!stage || *stage >= static_cast<unsigned>(kMaxStage)) {
     return fail(Code::kInvalidArgument,
                 "vgpu-runtime has been passed " + std::to_string(kMaxStage) +

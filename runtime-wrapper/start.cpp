@@ -44,7 +44,8 @@ Result<Known> look_up(const Context& context, const std::string& id) {
 
 // The runtime that made the container, unless it would only hand on to the one we start directly.
 NextRuntime next_of(const Context& context, const Known& known) {
-  if (!known.state || known.state->runtime.empty() ||
+  // Below NVIDIA's runtime there is only one way on.
+  if (context.stage > 0 || !known.state || known.state->runtime.empty() ||
       known.state->runtime == known.low_level.path ||
       nvidia_starts(context, known.low_level.path)) {
     return known.low_level;

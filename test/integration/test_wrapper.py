@@ -71,6 +71,8 @@ class Node:
         for path in ("usr/sbin/runc", "usr/bin/crun", "usr/bin/nvidia-container-runtime"):
             self.copy(recorder, path)
         self.copy(BUILD / "runtime-wrapper" / "vgpu-runtime", "usr/bin/vgpu-runtime")
+        if os.environ.get("VGPU_AGAINST") == "none":  # plain runc in the wrapper's place
+            self.write("usr/bin/vgpu-runtime", '#!/bin/sh\nexec /usr/sbin/runc "$@"\n')
         self.copy(recorder, "usr/libexec/vgpu/vgpu-hook")
         for library in ("cuda", "nvml"):
             for slot in range(8):
@@ -574,7 +576,57 @@ def test_an_exempt_namespace_goes_to_nvidias_runtime_untouched(node, pod):
     assert node.recorded()[0][0] == "/usr/bin/nvidia-container-runtime" and pod.untouched()
 
 
+UNMANAGED = "GPU-00000000-0000-0000-0000-0000000000ff"
+
+
+def test_another_plugins_container_gets_its_own_cards_untouched(node, pod):
+    node.write("/etc/vgpu/runtime.toml", 'unallocated = "others"\n')
+    pod.spec["process"]["env"] = [f"NVIDIA_VISIBLE_DEVICES={UNMANAGED}"]
+    assert pod.create().returncode == 0, pod.log
+    assert node.recorded()[0][0] == "/usr/bin/nvidia-container-runtime" and pod.untouched()
+
+
+def test_another_plugins_container_gets_none_of_our_cards(node, pod):
+    node.write("/etc/vgpu/runtime.toml", 'unallocated = "others"\n')
+    pod.spec["process"]["env"] = [f"NVIDIA_VISIBLE_DEVICES={UNMANAGED},{CARD}"]
+    assert f"asks for '{CARD}' without an allocation" in refusal(pod, pod.create())
+
+
+def test_privileged_gpu_containers_pass_where_the_administrator_says_so(node, pod):
+    node.write("/etc/vgpu/runtime.toml", 'privileged = "pass"\n')
+    privileged(node, pod)
+    assert pod.create().returncode == 0, pod.log
+    assert node.recorded()[0][0] == "/usr/bin/nvidia-container-runtime" and pod.untouched()
+
+
+def test_a_privileged_container_without_a_gpu_goes_to_runc_although_it_has_every_device_node(node, pod):
+    pod.spec["linux"]["resources"]["devices"] = [{"allow": True, "access": "rwm"}]
+    pod.spec["linux"]["devices"] = [{"path": "/dev/nvidia0", "type": "c", "major": 195, "minor": 0}]
+    assert pod.create().returncode == 0, pod.log
+    assert node.recorded()[0][0] == "/usr/sbin/runc" and pod.untouched()
+
+
+def test_a_running_container_of_the_same_id_keeps_its_files(node, pod):
+    pod.allocate().create()
+    before = left_behind(node)
+    node.path(f"/run/runtime-root/{pod.id}").mkdir(parents=True)
+    assert pod.create(save=False).returncode == 1
+    assert "a container of that id exists" in pod.log[-1]["msg"]
+    assert left_behind(node) == before
+
+
 # After create.
+
+
+def test_later_commands_of_a_gpu_container_follow_nvidias_runtime_where_it_starts_another(node, pod):
+    node.write("/etc/nvidia-container-runtime/config.toml", '[nvidia-container-runtime]\nruntimes = ["crun"]\n')
+    pod.allocate().create()
+    for words in (["kill", pod.id, "9"], ["update", "--resources", "-", pod.id]):
+        assert pod.command(*words).returncode == 0
+        assert node.recorded()[-1][0] == "/usr/bin/nvidia-container-runtime"
+    node.run("--root", "/run/runtime-root", "kill", pod.id, env={"VGPU_RUNTIME_STAGE": "1"})
+    assert node.recorded()[-1][0] == "/usr/sbin/runc"
+
 
 def test_exec_is_refused_before_start(node, pod):
     pod.allocate().create()
