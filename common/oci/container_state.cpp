@@ -155,6 +155,14 @@ Json encode(const ContainerState& state) {
   return json;
 }
 
+tl::unexpected<Error> cannot(std::string_view verb, const std::string& path, int error_number) {
+  return fail(system_error(std::string(verb) + " '" + path + "'", error_number));
+}
+
+std::string path_below(const std::string& directory, const std::string& name) {
+  return directory + "/" + name;
+}
+
 // Removes everything below an open directory without leaving it or following links.
 Status clear_directory(UniqueFd directory, const std::string& name, int depth, int& budget) {
   if (depth > kMaxRemovalDepth) {
@@ -162,8 +170,9 @@ Status clear_directory(UniqueFd directory, const std::string& name, int depth, i
   }
   const std::unique_ptr<DIR, int (*)(DIR*)> stream(::fdopendir(directory.get()), ::closedir);
   if (!stream)
-    return fail(system_error("list '" + name + "'", errno));
+    return cannot("list", name, errno);
   const int fd = directory.release();  // now the stream's
+  // NOLINTNEXTLINE(concurrency-mt-unsafe): a stream of our own, which readdir may be used on
   while (const dirent* entry = ::readdir(stream.get())) {
     const std::string child = static_cast<const char*>(entry->d_name);
     if (child == "." || child == "..")
@@ -172,19 +181,17 @@ Status clear_directory(UniqueFd directory, const std::string& name, int depth, i
       return fail(Code::kInternal, "'" + name + "' holds more than we made");
     if (::unlinkat(fd, child.c_str(), 0) == 0 || errno == ENOENT)
       continue;
-    if (errno != EISDIR && errno != EPERM) {
-      return fail(system_error("remove '" + name + "/" + child + "'", errno));
-    }
+    const int refused = errno;
+    const std::string path = path_below(name, child);
+    if (refused != EISDIR && refused != EPERM)
+      return cannot("remove", path, refused);
     UniqueFd below(::openat(fd, child.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
     if (!below)
-      return fail(system_error("open '" + name + "/" + child + "'", errno));
-    if (auto done = clear_directory(std::move(below), name + "/" + child, depth + 1, budget);
-        !done) {
+      return cannot("open", path, errno);
+    if (auto done = clear_directory(std::move(below), path, depth + 1, budget); !done)
       return done;
-    }
-    if (::unlinkat(fd, child.c_str(), AT_REMOVEDIR) != 0) {
-      return fail(system_error("remove '" + name + "/" + child + "'", errno));
-    }
+    if (::unlinkat(fd, child.c_str(), AT_REMOVEDIR) != 0)
+      return cannot("remove", path, errno);
   }
   return {};
 }
