@@ -52,7 +52,8 @@ struct Timing {
 
 // The child shares our memory until it executes (vfork), so it can leave the time of its last
 // instruction before execve.
-Timing start_and_wait(std::vector<std::string>& arguments, const std::array<int, 2>& stamp) {
+Timing start_and_wait(std::vector<std::string>& arguments, const std::array<int, 2>& stamp,
+                      int nothing) {
   std::vector<char*> argv;
   argv.reserve(arguments.size() + 1);
   for (std::string& argument : arguments)
@@ -66,6 +67,7 @@ Timing start_and_wait(std::vector<std::string>& arguments, const std::array<int,
   if (pid < 0)
     return {};
   if (pid == 0) {
+    dup2(nothing, STDIN_FILENO);  // ours are the commands
     started = now();
     execv(argv[0], argv.data());
     _exit(127);
@@ -92,9 +94,10 @@ int main() {
   }
   fcntl(stamp[0], F_SETFD, FD_CLOEXEC);
   fcntl(stamp[1], F_SETFD, FD_CLOEXEC);
+  const int nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
   for (std::string line; std::getline(std::cin, line);) {
     std::vector<std::string> arguments = split(line);
-    const Timing timing = start_and_wait(arguments, stamp);
+    const Timing timing = start_and_wait(arguments, stamp, nothing);
     std::cout << timing.to_stamp << ' ' << timing.to_exit << ' ' << timing.status << std::endl;
   }
   return 0;
