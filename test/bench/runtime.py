@@ -36,7 +36,7 @@ class Timer:
     """Milliseconds from just before execve to the stamp and to the exit."""
 
     def __init__(self):
-        self.process = subprocess.Popen([install.find(BUILD, "spawn_timer")], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        self.process = subprocess.Popen([install.built(BUILD, "test/bench/spawn_timer")], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                         text=True, bufsize=1)
 
     def run(self, *arguments):
@@ -50,7 +50,7 @@ class Bench:
         self.work = work
         self.timer = Timer()
         self.root = work / "runc"
-        self.stamp = install.find(BUILD, "bench_stamp")
+        self.stamp = install.built(BUILD, "test/bench/bench_stamp")
         self.signer = allocation.Signer()
         self.signer.trust()
         install.driver(BUILD)
