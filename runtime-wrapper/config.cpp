@@ -87,7 +87,7 @@ constexpr Row kRows[] = {
      [](const toml::node& n, Config& c) { return take(texts_of(n), c.nvidia_runtimes); },
      [](const Config& c) { return quote_list(c.nvidia_runtimes); }},
     {"toolkit_mode", "how NVIDIA's runtime is told which cards; auto: as the node says",
-     "\"auto\", \"legacy\" or \"cdi\"",
+     R"("auto", "legacy" or "cdi")",
      [](const toml::node& n, Config& c) {
        return take(named<ToolkitSetting>(n, {{"auto", ToolkitSetting::kAuto},
                                              {"legacy", ToolkitSetting::kLegacy},
@@ -101,7 +101,7 @@ constexpr Row kRows[] = {
      }},
     {"unallocated",
      "containers that ask for GPUs without our allocation: none, or cards we do not manage",
-     "\"void\" or \"others\"",
+     R"("void" or "others")",
      [](const toml::node& n, Config& c) {
        return take(
            named<Unallocated>(n, {{"void", Unallocated::kVoid}, {"others", Unallocated::kOthers}}),
@@ -115,7 +115,7 @@ constexpr Row kRows[] = {
      [](const toml::node& n, Config& c) { return take(texts_of(n), c.exempt_namespaces); },
      [](const Config& c) { return quote_list(c.exempt_namespaces); }},
     {"privileged", "privileged containers that ask for GPUs: they cannot be limited",
-     "\"deny\" or \"pass\"",
+     R"("deny" or "pass")",
      [](const toml::node& n, Config& c) {
        return take(named<Privileged>(n, {{"deny", Privileged::kDeny}, {"pass", Privileged::kPass}}),
                    c.privileged);

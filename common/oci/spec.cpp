@@ -12,10 +12,10 @@ constexpr std::uint64_t kCardMajor = 195;
 constexpr std::uint64_t kFirstMinorOfNoCard = 254;  // 254 is nvidia-modeset, 255 nvidiactl
 
 const Json::Array& list_at(const Json& spec, std::initializer_list<std::string_view> path) {
-  static const Json::Array kEmpty;
+  static const Json::Array empty_list;
   const Json* value = spec.at(path);
   const Json::Array* items = value != nullptr ? value->items() : nullptr;
-  return items != nullptr ? *items : kEmpty;
+  return items != nullptr ? *items : empty_list;
 }
 
 std::string_view text_of(const Json& object, std::string_view key) {
