@@ -159,8 +159,8 @@ tl::unexpected<Error> cannot(std::string_view verb, const std::string& path, int
   return fail(system_error(std::string(verb) + " '" + path + "'", error_number));
 }
 
-std::string path_below(const std::string& directory, const std::string& name) {
-  return directory + "/" + name;
+std::string path_below(const std::string& directory, const std::string& child) {
+  return directory + "/" + child;
 }
 
 // Removes everything below an open directory without leaving it or following links.
