@@ -68,19 +68,30 @@ class Rig:
         shutil.rmtree(self.work, ignore_errors=True)
 
 
-def run(rig):
-    """Waits for the rig to end; leaves nothing, however it ends. Returns the exit status."""
-    def on_signal(number, _):
-        raise SystemExit(128 + number)
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, on_signal)
+
+def end_on_signal(number, _):
+    for each in SIGNALS:  # what follows is the clean-up, and it is short
+        signal.signal(each, signal.SIG_IGN)
+    raise SystemExit(128 + number)
+
+
+def run(build, command):
+    """A rig's whole life. Leaves nothing, however it ends. Returns the command's exit status."""
+    for number in SIGNALS:
+        signal.signal(number, end_on_signal)
+    rig = None
     try:
+        rig = Rig(build, command)
+        if "VGPU_RIG_STATUS_FD" in os.environ:  # the command holds it now: its end without a word ends the wait for it
+            os.close(int(os.environ["VGPU_RIG_STATUS_FD"]))
         return rig.wait()
     finally:
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        for number in SIGNALS:
             signal.signal(number, signal.SIG_IGN)
-        rig.end()
+        if rig is not None:
+            rig.end()
 
 
 def run_in_background(build, command):
@@ -91,9 +102,11 @@ def run_in_background(build, command):
         os.close(reader)
         os.setsid()
         os.environ["VGPU_RIG_STATUS_FD"] = str(writer)
-        rig = Rig(build, command)
-        os.close(writer)  # the command holds it: its end without a word ends the wait below
-        os._exit(run(rig))
+        try:
+            status = run(build, command)
+        except SystemExit as ended:
+            status = ended.code
+        os._exit(status)
     os.close(writer)
     try:
         said = os.read(reader, 16)
@@ -128,7 +141,7 @@ def main():
     if os.geteuid() != 0:
         sys.exit("rig: a node needs mounts and namespaces; run this as root")
     if not options.keep:
-        return run(Rig(options.build, options.command))
+        return run(options.build, options.command)
     return run_in_background(options.build, options.command)
 
 
