@@ -83,6 +83,13 @@ bool is_exempt(const Subject& subject) {
   return std::find(spaces.begin(), spaces.end(), subject.pod.space) != spaces.end();
 }
 
+std::string absolute(const std::string& path) {
+  if (path.empty() || path.starts_with('/'))
+    return path;
+  const std::unique_ptr<char, void (*)(void*)> here(::getcwd(nullptr, 0), std::free);
+  return here ? std::string(here.get()) + "/" + path : path;
+}
+
 Result<oci::ContainerGrant> make_grant(const Subject& subject, const gpu::NodeFacts& node,
                                        const gpu::ContainerAllocation& share) {
   const Config& config = *subject.context.config;
@@ -108,6 +115,8 @@ Result<oci::ContainerGrant> make_grant(const Subject& subject, const gpu::NodeFa
   grant.container_directory = oci::container_directory(subject.context.paths.run, subject.key);
   grant.hook_path = subject.context.paths.hook;
   grant.substitute_by_hook = subject.context.arguments.command == Command::kRun;
+  grant.library_directory = config.library_dir;
+  grant.log = absolute(subject.context.arguments.log.value_or(""));
   return grant;
 }
 
@@ -121,13 +130,6 @@ Status check_hook(const std::string& path) {
     return fail(Code::kPermission, "'" + path + "' is not executable");
   }
   return {};
-}
-
-std::string absolute(const std::string& path) {
-  if (path.empty() || path.starts_with('/'))
-    return path;
-  const std::unique_ptr<char, void (*)(void*)> here(::getcwd(nullptr, 0), std::free);
-  return here ? std::string(here.get()) + "/" + path : path;
 }
 
 oci::ContainerState make_state(const Subject& subject, const oci::ContainerGrant& grant,

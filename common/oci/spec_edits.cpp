@@ -205,6 +205,25 @@ Json make_hook(const ContainerGrant& grant, Json args, std::uint64_t timeout_sec
   return hook;
 }
 
+// Everything the hook needs to know: in a user namespace it cannot read what the wrapper wrote
+// down.
+Json substitution_arguments(const Json& spec, const ContainerGrant& grant) {
+  std::string minors;
+  for (const std::uint32_t minor : grant.minors)
+    minors += (minors.empty() ? "" : ",") + std::to_string(minor);
+  const std::string identity = std::to_string(grant.private_directory.device) + ":" +
+                               std::to_string(grant.private_directory.inode);
+  const std::string path = environment(spec, "LD_LIBRARY_PATH").value_or("");
+  Json arguments = Json::strings({"vgpu-hook", "create-container", "--key", grant.key, "--private",
+                                  identity, "--minors", minors, "--library-path", path,
+                                  "--library-directory", grant.library_directory});
+  if (!grant.log.empty()) {
+    arguments.items()->emplace_back("--log");
+    arguments.items()->emplace_back(grant.log);
+  }
+  return arguments;
+}
+
 Status add_hooks(Json& spec, const ContainerGrant& grant) {
   Json* hooks = spec.find("hooks");
   if (hooks == nullptr || hooks->is_null()) {
@@ -215,12 +234,7 @@ Status add_hooks(Json& spec, const ContainerGrant& grant) {
     return fail(Code::kInvalidArgument, "'hooks' is not an object");
   if (grant.substitute_by_hook) {
     TRY(Json::Array * items, list_in(*hooks, "createContainer"), "hooks");
-    const std::string identity = std::to_string(grant.private_directory.device) + ":" +
-                                 std::to_string(grant.private_directory.inode);
-    items->push_back(make_hook(
-        grant,
-        Json::strings({"vgpu-hook", "create-container", "--key", grant.key, "--private", identity}),
-        kHookTimeoutSeconds));
+    items->push_back(make_hook(grant, substitution_arguments(spec, grant), kHookTimeoutSeconds));
   }
   TRY(Json::Array * items, list_in(*hooks, "poststop"), "hooks");
   items->push_back(make_hook(grant, Json::strings({"vgpu-hook", "poststop", "--key", grant.key}),

@@ -31,6 +31,8 @@ struct ContainerGrant {
   FileIdentity private_directory;   // its identity
   std::string hook_path;            // absolute
   bool substitute_by_hook = false;  // for `run`, which has no separate `start`
+  std::string library_directory;    // where the limiter lies, for that hook
+  std::string log;                  // absolute, where that hook says what went wrong; may be empty
 };
 
 struct SpecEdit {

@@ -361,8 +361,10 @@ def test_run_substitutes_by_a_hook_in_the_container(node, pod):
     pod.allocate().create(command="run")
     (hook,) = pod.config()["hooks"]["createContainer"]
     directory = node.path(f"/run/vgpu/containers/{pod.key()}").stat()
-    assert hook["args"] == ["vgpu-hook", "create-container", "--key", pod.key(), "--private",
-                            f"{directory.st_dev}:{directory.st_ino}"]
+    assert hook["args"][:6] == ["vgpu-hook", "create-container", "--key", pod.key(), "--private",
+                                f"{directory.st_dev}:{directory.st_ino}"]
+    assert hook["args"][6:8] == ["--minors", "0"]
+    assert hook["args"][-2] == "--log" and hook["args"][-1].startswith("/")
 
 
 def test_cards_put_in_by_the_engine_leave_nothing_for_nvidias_runtime(node, pod):

@@ -66,8 +66,11 @@ class Edits : public testing::TestWithParam<Golden> {
     ContainerGrant grant = grant_of_one_card();
     if (GetParam().form == "cdi")
       grant.selection = DeviceSelection::kCdi;
-    if (GetParam().form == "run")
+    if (GetParam().form == "run") {
       grant.substitute_by_hook = true;
+      grant.library_directory = "/usr/lib/vgpu/1";
+      grant.log = "/run/engine/log.json";
+    }
     return grant;
   }
   static std::filesystem::path file(const std::string& form) {
