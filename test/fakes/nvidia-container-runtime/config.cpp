@@ -54,7 +54,8 @@ Inventory read_inventory(const toml::table& table) {
 }  // namespace
 
 Result<Config> load_config() {
-  const char* path = std::getenv("NVIDIA_CTK_CONFIG_FILE_PATH");
+  const char* path =
+      std::getenv("NVIDIA_CTK_CONFIG_FILE_PATH");  // NOLINT(concurrency-mt-unsafe): one thread
   TRY(const toml::table table, load_table(path != nullptr ? path : kConfigPath), "load config");
   TRY(const toml::table facts, load_table(kInventoryPath), "load inventory");
   Config config;

@@ -11,7 +11,8 @@ namespace vgpu::fakes {
 
 // What a hook learns about its container: the state on standard input, and the spec in the bundle
 // it names.
-struct Container {
+struct Container {  // NOLINT(bugprone-exception-escape): the JSON library's constructor may run out
+                    // of memory
   pid_t pid = 0;
   Json spec;
   std::string root;  // absolute path of the root file system, as the host sees it

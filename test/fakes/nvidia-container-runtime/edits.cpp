@@ -20,15 +20,17 @@ Json& list_at(Json* spec, const char* pointer) {
 
 void set_environment(Json* spec, const std::string& name, const std::string& value) {
   Json& env = list_at(spec, "/process/env");
+  const std::string prefix = name + "=";
+  const std::string whole = prefix + value;
   bool replaced = false;
   for (Json& entry : env) {
-    if (!entry.get_ref<const std::string&>().starts_with(name + "="))
+    if (!entry.get_ref<const std::string&>().starts_with(prefix))
       continue;
-    entry = name + "=" + value;
+    entry = whole;
     replaced = true;
   }
   if (!replaced)
-    env.push_back(name + "=" + value);
+    env.push_back(whole);
 }
 
 void allow_device(Json* spec, const DeviceNode& node) {

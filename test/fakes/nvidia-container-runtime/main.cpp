@@ -55,7 +55,7 @@ Status edit_bundle(const std::string& bundle, const Config& config) {
 }
 
 Result<std::string> find_low_level_runtime(const Config& config) {
-  const char* search = std::getenv("PATH");
+  const char* search = std::getenv("PATH");  // NOLINT(concurrency-mt-unsafe): one thread
   std::string directories = search != nullptr ? search : "";
   directories += ":/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
   for (const std::string& name : config.runtimes) {
@@ -79,6 +79,7 @@ Status run_runtime(const std::vector<std::string>& argv, const Arguments& argume
     TRY_STATUS(edit_bundle(arguments.bundle, config), "edit container");
   TRY(const std::string runtime, find_low_level_runtime(config), "nvidia-container-runtime");
   std::vector<char*> next;
+  next.reserve(argv.size() + 1);
   for (const std::string& argument : argv)
     next.push_back(const_cast<char*>(argument.c_str()));
   next[0] = const_cast<char*>(runtime.c_str());
@@ -107,6 +108,7 @@ Status dispatch(const std::vector<std::string>& argv, const Arguments& arguments
 }  // namespace
 }  // namespace vgpu::fakes
 
+// NOLINTNEXTLINE(bugprone-exception-escape): without memory there is nothing left to do
 int main(int argc, char** argv) {
   const std::vector<std::string> words(argv, argv + argc);
   const vgpu::fakes::Arguments arguments = vgpu::fakes::read_arguments(words);

@@ -147,11 +147,12 @@ Selection select_devices(const Json& spec, const Config& config) {
 
 Result<std::vector<Gpu>> resolve_devices(const Selection& selection, const Config& config) {
   std::vector<Gpu> gpus;
+  const std::string default_prefix = config.default_kind + "=";
   for (std::string name : selection.names) {
     if (name == "none")
       continue;
     if (selection.mode == Mode::kCdi && !is_qualified(name))
-      name = config.default_kind + "=" + name;
+      name.insert(0, default_prefix);
     if (is_qualified(name)) {
       if (!name.starts_with(kJitKind))
         return fail(Code::kNotFound, "unresolvable CDI devices " + name);

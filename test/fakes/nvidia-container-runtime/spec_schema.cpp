@@ -44,7 +44,7 @@ constexpr Empty kOmit = Empty::kOmit;
 
 // One row per structure, fields in the order they are written.
 const std::vector<Type>& types() {
-  static const std::vector<Type> kTypes = {
+  static const std::vector<Type> table = {
       {"Spec",
        {{"ociVersion", kString, kKeep},
         {"process", kObjectPointer, kOmit, "Process"},
@@ -231,7 +231,7 @@ const std::vector<Type>& types() {
       {"Personality", {{"domain", kString, kKeep}, {"flags", kStrings}}},
       {"TimeOffset", {{"secs", kInteger}, {"nanosecs", kInteger}}},
   };
-  return kTypes;
+  return table;
 }
 
 std::span<const Field> fields_of(std::string_view type) {
@@ -241,9 +241,19 @@ std::span<const Field> fields_of(std::string_view type) {
   return {};
 }
 
+std::string join(std::string path, std::string_view name) {
+  path += '.';
+  path += name;
+  return path;
+}
+
 tl::unexpected<Error> wrong_kind(const std::string& path, std::string_view expected) {
   return fail(Code::kInvalidArgument,
               "json: cannot unmarshal value of '" + path + "' into " + std::string(expected));
+}
+
+tl::unexpected<Error> unknown_field(const std::string& name, const std::string& path) {
+  return fail(Code::kInvalidArgument, "json: unknown field \"" + name + "\" in '" + path + "'");
 }
 
 Result<Json> round_trip_object(const Json& value, std::string_view type, const std::string& path);
@@ -271,13 +281,14 @@ Result<Json> round_trip_map(const Json& value, const Field& field, const std::st
     return wrong_kind(path, "a map");
   std::map<std::string, Json> sorted;  // maps are written in the order of their keys
   for (const auto& [key, element] : value.items()) {
+    const std::string inner = join(path, key);
     if (field.kind == kObjectMap) {
-      TRY(Json object, round_trip_object(element, field.type, path + "." + key), "map element");
+      TRY(Json object, round_trip_object(element, field.type, inner), "map element");
       sorted[key] = std::move(object);
       continue;
     }
     if (!element.is_string())
-      return wrong_kind(path + "." + key, "a string");
+      return wrong_kind(inner, "a string");
     sorted[key] = element;
   }
   Json result = Json::object();
@@ -351,7 +362,7 @@ Result<Json> round_trip_object(const Json& value, std::string_view type, const s
     for (const Field& field : fields)
       known = known || field.name == key;
     if (!known)
-      return fail(Code::kInvalidArgument, "json: unknown field \"" + key + "\" in '" + path + "'");
+      return unknown_field(key, path);
   }
   Json result = Json::object();
   for (const Field& field : fields) {
@@ -363,7 +374,7 @@ Result<Json> round_trip_object(const Json& value, std::string_view type, const s
                                               : zero_of(field);
       continue;
     }
-    const std::string inner = path + "." + std::string(field.name);
+    const std::string inner = join(path, field.name);
     TRY(Json written, round_trip_field(*found, field, inner), "unmarshal");
     if (field.empty == kKeep || !is_empty(written, field.kind))
       result[std::string(field.name)] = std::move(written);
