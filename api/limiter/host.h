@@ -48,12 +48,16 @@ enum vgpu_device_flags {
 
 struct vgpu_host_device {
   char uuid[VGPU_UUID_SIZE];
-  uint64_t memory_limit;   /* bytes, gross: everything the driver holds for the container on this card */
-  uint64_t context_bytes;  /* bytes charged for one context on this card, measured by the host; 0 = unknown */
-  uint64_t observed_bytes; /* bytes the driver holds for the whole container, by NVML; 0 = not observed */
-  uint32_t cores;          /* per cent of the card's compute time, 0 = unlimited */
-  uint32_t dilation;       /* 16.16 fixed point: measured GPU time / time the limiter counted; 0x10000 = equal */
-  uint32_t flags;          /* enum vgpu_device_flags */
+  uint64_t
+      memory_limit; /* bytes, gross: everything the driver holds for the container on this card */
+  uint64_t
+      context_bytes; /* bytes charged for one context on this card, measured by the host; 0 = unknown */
+  uint64_t
+      observed_bytes; /* bytes the driver holds for the whole container, by NVML; 0 = not observed */
+  uint32_t cores;     /* per cent of the card's compute time, 0 = unlimited */
+  uint32_t
+      dilation; /* 16.16 fixed point: measured GPU time / time the limiter counted; 0x10000 = equal */
+  uint32_t flags; /* enum vgpu_device_flags */
   uint32_t reserved;
 };
 
@@ -73,9 +77,10 @@ struct vgpu_host_copy {
 struct vgpu_host_page {
   char magic[8]; /* VGPU_HOST_MAGIC, no NUL */
   uint32_t version;
-  uint32_t size;           /* bytes of this structure as the writer knows it */
-  uint64_t current;        /* atomic: generation << 1 | index of the copy to read */
-  uint64_t heartbeat;      /* atomic: CLOCK_BOOTTIME in ns of the last observation; 0 = nobody observes */
+  uint32_t size;    /* bytes of this structure as the writer knows it */
+  uint64_t current; /* atomic: generation << 1 | index of the copy to read */
+  uint64_t
+      heartbeat; /* atomic: CLOCK_BOOTTIME in ns of the last observation; 0 = nobody observes */
   uint64_t priority_epoch; /* atomic: odd = lower priorities yield */
   uint64_t reserved[3];
   struct vgpu_host_copy copies[2];

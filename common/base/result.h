@@ -36,7 +36,9 @@ using Status = Result<void>;
 inline tl::unexpected<Error> fail(Code code, std::string message) {
   return tl::make_unexpected(Error{code, std::move(message)});
 }
-inline tl::unexpected<Error> fail(Error error) { return tl::make_unexpected(std::move(error)); }
+inline tl::unexpected<Error> fail(Error error) {
+  return tl::make_unexpected(std::move(error));
+}
 
 // An errno as an Error: "<what>: <strerror>". Takes the number so that no call in between can change it.
 Error system_error(std::string_view what, int error_number);
@@ -49,14 +51,15 @@ Error system_error(std::string_view what, int error_number);
 // TRY(auto value, expression, "what I was doing"): declares value, or returns the error with the purpose in front.
 #define TRY(declaration, expression, purpose) \
   TRY_IMPL(VGPU_CONCAT(try_result_, __LINE__), declaration, expression, purpose)
-#define TRY_IMPL(result, declaration, expression, purpose)                         \
-  auto result = (expression);                                                      \
-  if (!(result)) return ::vgpu::fail((result).error().within(purpose));            \
+#define TRY_IMPL(result, declaration, expression, purpose) \
+  auto result = (expression);                              \
+  if (!(result))                                           \
+    return ::vgpu::fail((result).error().within(purpose)); \
   declaration = std::move(*(result))
 
 // TRY_STATUS(expression, "what I was doing"): the same for a Status.
-#define TRY_STATUS(expression, purpose)                                                        \
-  do {                                                                                         \
-    if (auto try_status = (expression); !try_status)                                           \
-      return ::vgpu::fail(try_status.error().within(purpose));                                 \
+#define TRY_STATUS(expression, purpose)                        \
+  do {                                                         \
+    if (auto try_status = (expression); !try_status)           \
+      return ::vgpu::fail(try_status.error().within(purpose)); \
   } while (false)

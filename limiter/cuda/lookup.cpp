@@ -15,7 +15,7 @@ struct Version {
 
 // Every version of every function whose accounting matters, from driver_symbols.tsv.
 constexpr Version kVersions[] = {
-#include "driver_versions.inc"
+#include "limiter/driver_versions.inc"
 };
 
 bool is_per_thread(const char* symbol) {

@@ -1,33 +1,35 @@
-/* A client of the driver, steered by its arguments, for tests inside and outside containers. Needs
- * libc alone.
+/* A client of the driver, steered by its arguments, for tests inside and outside containers. Needs libc alone.
  *
- * usage: cuda_client OP...        Each op runs in order and prints one JSON line {"op":…,"rc":…};
- * rc is the driver's own code.
+ * usage: cuda_client OP...
+ * Each op runs in order and prints one JSON line {"op":…,"rc":…}; rc is the driver's own code.
  *
- *   open=soname                   how to find the driver; the first op, "soname" when missing.
- * Others: plain (libcuda.so), absolute:PATH, global, deepbind, dlmopen, linked (only in
- * cuda_client_linked) via=getproc                   take every later function from
- * cuGetProcAddress_v2 instead of dlsym init count device=N uuid      cuInit (implied by the first
- * op that needs it), cuDeviceGetCount, choose device N ctx ctxcreate                 retain the
- * primary context, or create one, and make it current release reset ctxdestroy alloc=SIZE
- * pitch=WIDTH,ROWS   SIZE: bytes, or with K, M, G (binary) fill=SIZE                     allocate
- * pieces of SIZE until refused; prints how many and the last rc free=K freeptr=0xADDRESS      free
- * the K-th allocation (from 0), or any address meminfo total                 cuMemGetInfo_v2 and
- * cuMemGetInfo, cuDeviceTotalMem_v2 and cuDeviceTotalMem nvml                          NVML's
- * memory info v1 and v2 of the same device, found by UUID nvmlview                      the same
- * without CUDA: every device by index getproc=NAME,VERSION,FLAGS    which object and symbol
- * cuGetProcAddress_v2 answers with dlsym=NAME                    which object and symbol dlsym
- * answers with maps=WORD                     lines of /proc/self/maps that contain WORD reopen
- * dlclose, then open again closefds                      close every descriptor from 3 up errno is
- * errno as it was before an allocation that is refused? fork                          the child
- * does the remaining ops, the parent waits for it and ends spawn                         the child
- * does the remaining ops, the parent waits for it and then does them too exec the remaining ops in
- * a fresh image of this program race=N,SIZE                   N children, each with a context, take
- * pieces of SIZE until refused, all at once; they let go when the last has been refused
- *   threads=N,SIZE,ROUNDS         N threads allocate and free SIZE, ROUNDS times each
- *   churn=SIZE                    allocate and free for ever
- *   ready=FILE hold=FILE          create FILE; wait until FILE exists
- *   usr1                          wait for SIGUSR1
+ *   open=soname               how to find the driver, first op, "soname" when missing; others: plain (libcuda.so),
+ *                             absolute:PATH, global, deepbind, dlmopen, linked (only in cuda_client_linked)
+ *   via=getproc               take every later function from cuGetProcAddress_v2 instead of dlsym
+ *   init count device=N uuid  cuInit (implied by the first op that needs it), cuDeviceGetCount, choose device N
+ *   ctx ctxcreate             retain the primary context, or create one, and make it current
+ *   release reset ctxdestroy
+ *   alloc=SIZE pitch=WIDTH,ROWS    SIZE: bytes, or with K, M, G (binary)
+ *   fill=SIZE                 allocate pieces of SIZE until refused; prints how many and the last rc
+ *   free=K freeptr=0xADDRESS  free the K-th allocation (from 0), or any address
+ *   meminfo total             cuMemGetInfo_v2 and cuMemGetInfo, cuDeviceTotalMem_v2 and cuDeviceTotalMem
+ *   nvml                      NVML's memory info v1 and v2 of the same device, found by UUID
+ *   nvmlview                  the same without CUDA: every device by index
+ *   getproc=NAME,VERSION,FLAGS     which object and symbol cuGetProcAddress_v2 answers with
+ *   dlsym=NAME                which object and symbol dlsym answers with
+ *   maps=WORD                 lines of /proc/self/maps that contain WORD
+ *   reopen                    dlclose, then open again
+ *   closefds                  close every descriptor from 3 up
+ *   errno                     is errno as it was before an allocation that is refused?
+ *   fork                      the child does the remaining ops, the parent waits for it and ends
+ *   spawn                     the child does the remaining ops, the parent waits for it and then does them too
+ *   exec                      the remaining ops in a fresh image of this program
+ *   race=N,SIZE               N children, each with a context, take pieces of SIZE until refused, all at once; they let go
+ *                             when the last has been refused
+ *   threads=N,SIZE,ROUNDS     N threads allocate and free SIZE, ROUNDS times each
+ *   churn=SIZE                allocate and free for ever
+ *   ready=FILE hold=FILE      create FILE; wait until FILE exists
+ *   usr1                      wait for SIGUSR1
  *
  * exit status: 0 all ops were done (whatever their rc), 1 no driver, 2 wrong usage.
  */
