@@ -196,26 +196,28 @@ class Search {
   }
 
   void add_directory(std::string_view directory) {
-    add_one_directory(directory);
+    if (!add_one_directory(directory))
+      return;
     // Variants for newer processors, searched before the directory itself.
     const std::string variants = std::string(directory) + "/glibc-hwcaps";
     for (const std::string& name : names_in(variants))
       add_one_directory(std::string(variants).append("/").append(name));
   }
 
-  void add_one_directory(std::string_view directory) {
+  // False if there is none, or it was looked into before.
+  bool add_one_directory(std::string_view directory) {
     const auto fd = root_.open_path(directory, O_DIRECTORY);
     if (!fd) {
       note_exhausted(fd.error());
-      return;
+      return false;
     }
     // By path, not by identity: one directory mounted twice shows each file twice.
     const auto path = proc_.path_of(fd->get());
     if (!path || !directories_.insert(*path).second)
-      return;
+      return false;
     if (directories_.size() > kMaxDirectories) {
       too_many_ = true;
-      return;
+      return false;
     }
     const std::string prefix = std::string(directory) + "/";
     const auto listing = RootedFs::list(fd->get(), kMaxEntries);
@@ -226,6 +228,7 @@ class Search {
     if (!listing || !listing->complete)
       for (const char* name : kAskedFor)
         add_file(prefix + name);
+    return true;
   }
 
   void add_file(std::string_view path) {

@@ -26,28 +26,20 @@ bool in_initial_user_namespace() {
   return map && map->find("4294967295") != std::string::npos;
 }
 
-Result<StandIn> open_stand_in(int directory, const std::string& name, bool is_library) {
-  StandIn stand_in;
-  stand_in.file.reset(::openat(directory, name.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC));
+Error not_as_installed(const std::string& name) {
+  return {Code::kInvalidArgument, "'" + name + "' is not what was installed; reinstall"};
+}
+
+Result<StandIn> find_stand_in(int directory, std::string name, bool is_library) {
   struct stat status {};
-  if (!stand_in.file || ::fstat(stand_in.file.get(), &status) != 0)
-    return fail(system_error("open '" + name + "'", errno));
+  if (::fstatat(directory, name.c_str(), &status, AT_SYMLINK_NOFOLLOW) != 0)
+    return fail(system_error("find '" + name + "'", errno));
   if (status.st_uid == kOverflowUid && !in_initial_user_namespace())
     status.st_uid = 0;
   TRY_STATUS(check_root_owned(status, name), "check owner");
-  if (!S_ISREG(status.st_mode) || (!is_library && status.st_size != 0))
-    return fail(Code::kInvalidArgument, "'" + name + "' is not what was installed; reinstall");
-  if (is_library) {
-    const UniqueFd readable(::openat(directory, name.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
-    if (!readable)
-      return fail(system_error("open '" + name + "'", errno));
-    TRY(const ElfKind kind, elf_kind(readable.get()), "read '" + name + "'");
-    if (kind != ElfKind::kNative)
-      return fail(Code::kInvalidArgument,
-                  "'" + name + "' is not a library of this machine; reinstall");
-  }
-  stand_in.identity = {status.st_dev, status.st_ino};
-  return stand_in;
+  if (!S_ISREG(status.st_mode) || is_library != (status.st_size != 0))
+    return fail(not_as_installed(name));
+  return StandIn{std::move(name), {status.st_dev, status.st_ino}, is_library, directory};
 }
 
 MountTarget slot_target(const SubstitutionPlan& plan, const SubstitutionPlan::Slot& slot) {
@@ -61,6 +53,11 @@ Result<FileIdentity> identity_of(int file) {
   if (::fstat(file, &status) != 0)
     return fail(system_error("status", errno));
   return FileIdentity{status.st_dev, status.st_ino};
+}
+
+Status bind_stand_in(const StandIn& stand_in, const MountTarget& target, Mounter& mounter) {
+  TRY(const UniqueFd file, stand_in.open(), "open");
+  return mounter.bind(file.get(), target);
 }
 
 // Phase D: what a fresh walk finds, not what was mounted.
@@ -85,17 +82,37 @@ Status verify(const SubstitutionPlan& plan, const RootedFs& root) {
 
 }  // namespace
 
+Result<UniqueFd> StandIn::open() const {
+  UniqueFd file(::openat(directory, name.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC));
+  if (!file)
+    return fail(system_error("open '" + name + "'", errno));
+  TRY(const FileIdentity found, identity_of(file.get()), "open '" + name + "'");
+  if (found != identity)
+    return fail(Code::kPermission, "'" + name + "' was replaced meanwhile; try again");
+  if (!is_library)
+    return file;
+  const UniqueFd readable(::openat(directory, name.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
+  if (!readable)
+    return fail(system_error("open '" + name + "'", errno));
+  TRY(const ElfKind kind, elf_kind(readable.get()), "read '" + name + "'");
+  if (kind != ElfKind::kNative)
+    return fail(not_as_installed(name));
+  return file;
+}
+
 Result<StandIns> open_stand_ins(const std::string& library_dir) {
   const std::string purpose = "open the limiter in '" + library_dir + "'";
-  TRY(const UniqueFd directory, open_directory(library_dir), purpose);
   StandIns stand_ins;
+  TRY(stand_ins.directory, open_directory(library_dir), purpose);
+  const int directory = stand_ins.directory.get();
   for (std::size_t library = 0; library < kLibraries; ++library) {
     for (std::size_t number = 0; number < kMaxCopies; ++number) {
-      const std::string name = std::string(kStems[library]) + std::to_string(number) + ".so";
-      TRY(stand_ins.variants[library][number], open_stand_in(directory.get(), name, true), purpose);
+      std::string name = std::string(kStems[library]) + std::to_string(number) + ".so";
+      TRY(stand_ins.variants[library][number], find_stand_in(directory, std::move(name), true),
+          purpose);
     }
   }
-  TRY(stand_ins.empty, open_stand_in(directory.get(), "empty", false), purpose);
+  TRY(stand_ins.empty, find_stand_in(directory, "empty", false), purpose);
   return stand_ins;
 }
 
@@ -104,7 +121,8 @@ Result<std::vector<UniqueFd>> clone_stand_ins(const SubstitutionPlan& plan, Moun
   for (const SubstitutionPlan::Cover& cover : plan.covers) {
     if (cover.present)
       continue;
-    auto clone = mounter.clone(cover.stand_in->file.get());
+    TRY(const UniqueFd file, cover.stand_in->open(), "prepare the limiter");
+    auto clone = mounter.clone(file.get());
     if (!clone && clone.error().code == Code::kUnavailable)
       return std::vector<UniqueFd>{};
     TRY(UniqueFd mount, std::move(clone), "prepare the limiter for '" + cover.path + "'");
@@ -137,7 +155,7 @@ Status apply_substitution(const SubstitutionPlan& plan, const std::vector<Unique
     else if (next < clones.size())
       done = mounter.attach(clones[next++].get(), target);
     else
-      done = mounter.bind(cover.stand_in->file.get(), target);
+      done = bind_stand_in(*cover.stand_in, target, mounter);
     TRY_STATUS(done, "put the limiter on '" + cover.path + "'");
   }
   TRY_STATUS(verify(plan, root), "verify the substitution");

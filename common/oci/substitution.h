@@ -26,16 +26,23 @@ inline constexpr const char* kPrivatePath = "/usr/lib/vgpu";
 
 // One of our files that gets mounted into containers.
 struct StandIn {
-  UniqueFd file;  // O_PATH
+  std::string name;
   FileIdentity identity;
+  bool is_library = true;
+  int directory = -1;  // of the StandIns it belongs to
+
+  // O_PATH; of the 17 files a container needs two. kInvalidArgument if it is not a library of this
+  // machine, kPermission if another file has taken its place meanwhile.
+  Result<UniqueFd> open() const;
 };
 
 struct StandIns {
+  UniqueFd directory;
   std::array<std::array<StandIn, kMaxCopies>, kLibraries> variants;
   StandIn empty;  // covers libraries of another architecture
 };
 
-// Opens libvgpu-{cuda,nvml}.<0..7>.so and `empty` in `library_dir`. kPermission unless root owns
+// Finds libvgpu-{cuda,nvml}.<0..7>.so and `empty` in `library_dir`. kPermission unless root owns
 // each of them and nobody else can write to it, kInvalidArgument if one is not what it should be,
 // kNotFound if one is missing.
 Result<StandIns> open_stand_ins(const std::string& library_dir);

@@ -151,12 +151,14 @@ class Planner {
 
   Status read_slot(Library library, std::size_t number) {
     const std::string name = slot_name(library, number);
-    TRY(const UniqueFd file, (MountTarget{private_.slots.get(), name}.open()), "open");
     struct stat status {};
-    if (::fstat(file.get(), &status) != 0)
+    if (::fstatat(private_.slots.get(), name.c_str(), &status, AT_SYMLINK_NOFOLLOW) != 0)
       return fail(system_error("status", errno));
     if (status.st_size == 0 && status.st_dev == request_.private_directory.device)
       return {};
+    TRY(const UniqueFd file, (MountTarget{private_.slots.get(), name}.open()), "open");
+    if (::fstat(file.get(), &status) != 0)
+      return fail(system_error("status", errno));
     const FileIdentity identity = identity_of(status);
     TRY(const UniqueFd readable, proc_.reopen(file.get(), O_RDONLY), "open");
     TRY(const ElfKind kind, elf_kind(readable.get()), "read");
