@@ -68,6 +68,8 @@ class Node:
         self._install(recorder)
 
     def _install(self, recorder):
+        for directory in ("etc/vgpu", "etc/nvidia-container-runtime"):  # what a node around this one has
+            shutil.rmtree(self.path(directory), ignore_errors=True)
         for path in ("usr/sbin/runc", "usr/bin/crun", "usr/bin/nvidia-container-runtime"):
             self.copy(recorder, path)
         self.copy(BUILD / "runtime-wrapper" / "vgpu-runtime", "usr/bin/vgpu-runtime")
