@@ -12,6 +12,8 @@
 #ifndef VGPU_API_LIMITER_HOST_H
 #define VGPU_API_LIMITER_HOST_H
 
+/* Plain C: the linter's C++ rules do not apply. */
+/* NOLINTBEGIN(modernize-*,readability-*) */
 #include <stddef.h>
 #include <stdint.h>
 
@@ -119,5 +121,7 @@ static inline uint64_t vgpu_checksum(const void* bytes, size_t size) {
 #ifdef __cplusplus
 }
 #endif
+
+/* NOLINTEND(modernize-*,readability-*) */
 
 #endif

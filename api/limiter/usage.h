@@ -18,6 +18,9 @@
 
 #include "api/limiter/host.h"
 
+/* Plain C: the linter's C++ rules do not apply. */
+/* NOLINTBEGIN(modernize-*,readability-*) */
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -81,5 +84,7 @@ VGPU_LAYOUT_ASSERT(offsetof(struct vgpu_usage_file, slots) == 64 + 16 * 64);
 #ifdef __cplusplus
 }
 #endif
+
+/* NOLINTEND(modernize-*,readability-*) */
 
 #endif

@@ -61,13 +61,12 @@ Timing start_and_wait(std::vector<std::string>& arguments, const std::array<int,
   argv.push_back(nullptr);
 
   volatile std::int64_t started = 0;
-  // NOLINTNEXTLINE(clang-analyzer-security.insecureAPI.vfork): sharing memory with the child is the
-  // purpose
+  // NOLINTNEXTLINE(clang-analyzer-security.insecureAPI.vfork): the shared memory is the purpose
   const pid_t pid = vfork();
   if (pid < 0)
     return {};
   if (pid == 0) {
-    dup2(nothing, STDIN_FILENO);  // ours are the commands
+    dup2(nothing, STDIN_FILENO);  // NOLINT(clang-analyzer-unix.Vfork): a system call, no more
     started = now();
     execv(argv[0], argv.data());
     _exit(127);

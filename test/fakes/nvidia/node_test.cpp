@@ -1,10 +1,10 @@
 #include <sched.h>
-#include <signal.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <csignal>
 #include <memory>
 #include <vector>
 
@@ -107,6 +107,7 @@ TEST(SimulatedNode, NeverGrantsMoreThanTheCardHasToProcessesThatRace) {
   auto* go = static_cast<volatile bool*>(
       mmap(nullptr, sizeof(bool), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
   std::vector<std::unique_ptr<Child>> racers;
+  racers.reserve(8);
   for (int i = 0; i < 8; ++i)
     racers.push_back(std::make_unique<Child>([&](const auto& ready) {
       Library cuda;

@@ -2,11 +2,11 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <chrono>
+#include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -87,7 +87,7 @@ Library::Library(const std::string& flavour, const std::string& file)
                      RTLD_NOW | RTLD_LOCAL)) {
   if (handle_ != nullptr)
     return;
-  ADD_FAILURE() << dlerror();
+  ADD_FAILURE() << dlerror();  // NOLINT(concurrency-mt-unsafe): one thread
   _exit(1);
 }
 

@@ -15,8 +15,8 @@ uint64_t align_up(uint64_t value, uint64_t unit) {
 
 // Device addresses are addresses of this process.
 void* to_host(uint64_t address) {
-  return reinterpret_cast<void*>(
-      address);  // NOLINT(performance-no-int-to-ptr): a CUdeviceptr is an integer
+  // NOLINTNEXTLINE(performance-no-int-to-ptr): a CUdeviceptr is an integer
+  return reinterpret_cast<void*>(address);
 }
 
 }  // namespace

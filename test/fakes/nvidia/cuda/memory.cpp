@@ -96,8 +96,8 @@ void* access(CUdeviceptr pointer, uint64_t bytes) {
   if (!found->second.accessible && !Arena::make_accessible(found->first, found->second.size))
     return nullptr;
   found->second.accessible = true;
-  return reinterpret_cast<void*>(
-      pointer);  // NOLINT(performance-no-int-to-ptr): an integer in the ABI
+  // NOLINTNEXTLINE(performance-no-int-to-ptr): an integer in the ABI
+  return reinterpret_cast<void*>(pointer);
 }
 
 CUresult copy(void* destination, const void* source, size_t bytes) {

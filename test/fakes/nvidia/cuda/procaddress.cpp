@@ -101,9 +101,11 @@ CUresult cuGetProcAddress_v2(const char* symbol, void** function, int cudaVersio
 }
 
 // Data that the driver exports for debuggers.
+// NOLINTBEGIN(readability-identifier-naming): the driver's names
 extern uint32_t cudbgReportDriverApiErrorFlags;
 extern uint32_t cudbgSessionId;
 uint32_t cudbgReportDriverApiErrorFlags = 0;
 uint32_t cudbgSessionId = 0;
+// NOLINTEND(readability-identifier-naming)
 
 }  // extern "C"

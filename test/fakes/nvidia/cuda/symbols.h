@@ -12,8 +12,10 @@ struct Symbol {
   void* address;
 };
 
+// NOLINTBEGIN(readability-identifier-naming): constants, of another file
 extern const Symbol kSymbols[];
 extern const size_t kSymbolCount;
+// NOLINTEND(readability-identifier-naming)
 
 // What a symbol without code of its own answers.
 int stub(const char* function);

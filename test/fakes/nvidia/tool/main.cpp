@@ -52,7 +52,9 @@ Status init(const std::string& scenario, const std::string& path) {
 }
 
 Result<State*> open_state(const std::string& path) {
-  State* state = State::open(path.c_str());
+  // Kept for good: a state is never closed in a process that uses it.
+  static State* state = nullptr;
+  state = State::open(path.c_str());
   if (state == nullptr)
     return fail(system_error("open state '" + path + "'", errno));
   return state;
