@@ -51,12 +51,14 @@ Status init(const std::string& scenario, const std::string& path) {
   return write_state(path, *file);
 }
 
+// Kept for good: a state is never closed in a process that uses it. Volatile, so that it is seen to be kept.
+State* volatile kept_state = nullptr;
+
 Result<State*> open_state(const std::string& path) {
-  // Kept for good: a state is never closed in a process that uses it.
-  static State* state = nullptr;
-  state = State::open(path.c_str());
+  State* state = State::open(path.c_str());
   if (state == nullptr)
     return fail(system_error("open state '" + path + "'", errno));
+  kept_state = state;
   return state;
 }
 
