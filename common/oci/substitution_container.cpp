@@ -152,7 +152,13 @@ Status substitute_entering(Target target, const ContainerState& state, const Sta
                             const StandIns& stand_ins) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   ::prctl(PR_SET_DUMPABLE, 0);
-  Status status = keep_capabilities(kSubstitutionCapabilities);
+  // A root and working directory shared with another thread, were it a sanitizer's, keep a process
+  // from entering a mount namespace.
+  Status status;
+  if (::unshare(CLONE_FS) != 0)
+    status = fail(system_error("unshare root directory", errno));
+  if (status)
+    status = keep_capabilities(kSubstitutionCapabilities);
   if (status)
     status = keep_substitution_calls();
   if (status)

@@ -7,7 +7,7 @@
 namespace vgpu::sim {
 namespace {
 
-constexpr uint64_t kRange = uint64_t{2} << 40;
+constexpr uint64_t kRange = uint64_t{1} << 40;
 
 uint64_t align_up(uint64_t value, uint64_t unit) {
   return (value + unit - 1) / unit * unit;
