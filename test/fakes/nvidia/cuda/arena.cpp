@@ -7,7 +7,9 @@
 namespace vgpu::sim {
 namespace {
 
-constexpr uint64_t kRange = uint64_t{1} << 40;
+// More than any card has; where a sanitizer has taken most of the address space, less will do.
+constexpr uint64_t kLargestRange = uint64_t{2} << 40;
+constexpr uint64_t kSmallestRange = uint64_t{64} << 30;
 
 uint64_t align_up(uint64_t value, uint64_t unit) {
   return (value + unit - 1) / unit * unit;
@@ -24,12 +26,15 @@ void* to_host(uint64_t address) {
 bool Arena::reserve() {
   if (reserved_)
     return true;
-  void* range =
-      mmap(nullptr, kRange, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* range = MAP_FAILED;
+  uint64_t size = kLargestRange;
+  for (; range == MAP_FAILED && size >= kSmallestRange; size /= 2)
+    range = mmap(nullptr, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (range == MAP_FAILED)
     return false;
+  size *= 2;
   uint64_t begin = align_up(reinterpret_cast<uint64_t>(range), kBlock);
-  insert(begin, reinterpret_cast<uint64_t>(range) + kRange - begin);
+  insert(begin, reinterpret_cast<uint64_t>(range) + size - begin);
   reserved_ = true;
   return true;
 }
