@@ -29,7 +29,7 @@ Result<std::string> load_key(const std::string& trust_directory, const std::stri
       return fail(text.error());
     return fail(Code::kNotFound, "this node does not trust key '" + kid + "' (no '" +
                                      trust_directory + "/" + kid +
-                                     ".pub'); the device plugin or 'vgpu trust add' installs it");
+                                     ".pub'); if it should, put the key's file there");
   }
   auto key = from_base64(trim(*text));
   if (!key || key->size() != crypto_sign_PUBLICKEYBYTES || key_id(*key) != kid) {
