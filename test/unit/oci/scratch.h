@@ -1,6 +1,5 @@
 #pragma once
 
-#include <stdlib.h>
 #include <unistd.h>
 
 #include <cstdlib>

@@ -82,6 +82,7 @@ class Edits : public testing::TestWithParam<Golden> {
 // VGPU_UPDATE_GOLDEN=1 writes what it finds: the difference is for review.
 TEST_P(Edits, GiveTheGoldenSpecification) {
   const std::string after = edited(before(), grant()).text() + "\n";
+  // NOLINTNEXTLINE(concurrency-mt-unsafe): one thread
   if (std::getenv("VGPU_UPDATE_GOLDEN") != nullptr)
     std::ofstream(file(GetParam().form)) << after;
   EXPECT_EQ(after, read(file(GetParam().form)));

@@ -89,7 +89,7 @@ class World {
     write(inside(below), "");
     bind(source, "/root" + below);
   }
-  void card(unsigned minor) {
+  void card(unsigned minor) const {
     EXPECT_EQ(::mknod(inside("/dev/nvidia" + std::to_string(minor)).c_str(), S_IFCHR | 0666,
                       makedev(195, minor)),
               0);
@@ -132,8 +132,10 @@ class World {
       fields >> id >> parent >> device >> root >> point >> options >> optional;
       if (point.starts_with(inside("/")) && point != inside("/usr/lib/vgpu") &&
           point != inside("/usr/lib/vgpu/usage"))
-        result.push_back(point.substr(inside("").size()) + " < " + root + " " +
-                         options.substr(0, 16) + " " + optional);
+        result.push_back(point.substr(inside("").size())
+                             .append(" < " + root)
+                             .append(" " + options.substr(0, 16))
+                             .append(" " + optional));
     }
     std::sort(result.begin(), result.end());
     return result;

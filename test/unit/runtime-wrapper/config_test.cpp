@@ -48,7 +48,7 @@ library_dir = "/opt/vgpu"
 
 TEST(Config, ReadsBackWhatItPrints) {
   Config config;
-  config.low_level_runtimes = {"a \"b\" \\"};
+  config.low_level_runtimes = {R"(a "b" \)"};
   config.toolkit_mode = ToolkitSetting::kLegacy;
   const std::string printed = print_config(config);
   const auto again = parse_config(printed, "f");
