@@ -48,9 +48,10 @@ class Rig:
 
     def __init__(self, build, command):
         self.work = pathlib.Path(tempfile.mkdtemp(prefix="vgpu-rig-", dir="/var/tmp"))
+        self.work.chmod(0o711)  # tests run programs as other users
         self.cgroup = "vgpu-rig-" + secrets.token_hex(4)
         environment = dict(os.environ, VGPU_BUILD=str(pathlib.Path(build).resolve()),
-                           VGPU_RIG_WORK=str(self.work), VGPU_RIG_CGROUP="/" + self.cgroup,
+                           VGPU_RIG_WORK=str(self.work), VGPU_RIG_CGROUP="/" + self.cgroup, TMPDIR=str(self.work / "tmp"),
                            PYTHONDONTWRITEBYTECODE="1")
         self.process = subprocess.Popen(
             ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc",

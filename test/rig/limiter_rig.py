@@ -133,6 +133,13 @@ class Box:
         self.limited = not against_none
         self.children = []
         self.started = None
+        try:
+            self._set_up(flavour, limits, context_mib, version)
+        except BaseException:
+            self.stop()
+            raise
+
+    def _set_up(self, flavour, limits, context_mib, version):
         self._init_state(context_mib)
         self.ledger_of_node = self.ledger()
         self.cards = self.ledger_of_node["cards"]
