@@ -51,7 +51,7 @@ class Rig:
         self.work.chmod(0o711)  # tests run programs as other users
         self.cgroup = "vgpu-rig-" + secrets.token_hex(4)
         environment = dict(os.environ, VGPU_BUILD=str(pathlib.Path(build).resolve()),
-                           VGPU_RIG_WORK=str(self.work), VGPU_RIG_CGROUP="/" + self.cgroup, TMPDIR=str(self.work / "tmp"),
+                           VGPU_RIG_WORK=str(self.work), VGPU_RIG_CGROUP="/" + self.cgroup,
                            PYTHONDONTWRITEBYTECODE="1")
         self.process = subprocess.Popen(
             ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc",

@@ -55,9 +55,6 @@ def set_up():
     kind = subprocess.run(["stat", "-f", "-c", "%T", str(work)], check=True, capture_output=True, text=True)
     if kind.stdout.strip() == OVERLAYFS_MAGIC:  # cannot hold the upper layer of another overlay
         _mount("-t", "tmpfs", "tmpfs", work)
-    temporary = pathlib.Path(os.environ["TMPDIR"])  # what tests leave there goes with the node
-    temporary.mkdir()
-    temporary.chmod(0o1777)
     _overlay("/usr", work / "usr")
     _overlay("/etc", work / "etc")
     _mount("-t", "tmpfs", "-o", "mode=755,noexec,nosuid,nodev", "tmpfs", "/run")

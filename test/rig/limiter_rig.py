@@ -125,7 +125,7 @@ mount --bind {ours} {libraries}/{file}
 
 class Box:
     def __init__(self, flavour="driver", limits=None, context_mib=320, against_none=AGAINST_NONE, version=VERSION):
-        self.work = pathlib.Path(tempfile.mkdtemp(prefix="vgpu-limiter-"))
+        self.work = pathlib.Path(tempfile.mkdtemp(prefix="vgpu-limiter-", dir=os.environ.get("VGPU_RIG_WORK")))  # goes with the node, if in one
         self.work.chmod(0o755)
         for name in ("upper/lib/vgpu", "upper/lib/x86_64-linux-gnu", "overlay", "container/driver", "shared"):
             (self.work / name).mkdir(parents=True)
